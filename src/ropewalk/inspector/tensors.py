@@ -1,0 +1,108 @@
+"""The tensors of a checkpoint as columns.
+
+A record for each of 92,000 tensors costs twice the memory of everything else, so the table keeps one
+list or array per column and makes a :class:`Tensor` only for who asks.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """One tensor as its header states it. ``shape`` is row-major (outermost first) in every format."""
+
+    name: str
+    dtype: str
+    shape: Shape
+    nbytes: int
+    file: str
+    offset: int
+
+    @property
+    def elements(self) -> int:
+        """Stored elements: the product of the shape; 1 for a scalar, 0 where a dimension is 0."""
+        return prod(self.shape)
+
+
+class TensorTable:
+    """All tensors of a checkpoint, in the order of files and headers.
+
+    ``dtypes`` holds the format's own spelling (``BF16``, ``F8_E4M3``, ``Q4_K``), ``nbytes`` the stored
+    bytes, ``offsets`` the start within the file's data section, ``file_index`` the row of ``files``.
+    Shapes and dtypes are shared objects: a checkpoint has few different ones.
+    """
+
+    __slots__ = (
+        "_rows",
+        "_shapes_seen",
+        "dtypes",
+        "file_index",
+        "files",
+        "names",
+        "nbytes",
+        "offsets",
+        "shapes",
+    )
+
+    def __init__(self) -> None:
+        self.files: list[str] = []
+        self.names: list[str] = []
+        self.dtypes: list[str] = []
+        self.shapes: list[Shape] = []
+        self.nbytes: array[int] = array("Q")
+        self.offsets: array[int] = array("Q")
+        self.file_index: array[int] = array("L")
+        self._shapes_seen: dict[Shape, Shape] = {}
+        self._rows: dict[str, int] | None = None
+
+    def add_file(self, name: str) -> int:
+        """Register a file; the index returned goes into :meth:`append`."""
+        self.files.append(name)
+        return len(self.files) - 1
+
+    def append(self, name: str, dtype: str, shape: Shape, nbytes: int, file: int, offset: int) -> None:
+        """Add a row. The caller has validated it: sizes are non-negative and below 2**63."""
+        self.names.append(name)
+        self.dtypes.append(dtype)
+        self.shapes.append(self._shapes_seen.setdefault(shape, shape))
+        self.nbytes.append(nbytes)
+        self.file_index.append(file)
+        self.offsets.append(offset)
+        self._rows = None
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __iter__(self) -> Iterator[Tensor]:
+        return (self.row(index) for index in range(len(self)))
+
+    def row(self, index: int) -> Tensor:
+        """The tensor in this row."""
+        return Tensor(
+            self.names[index], self.dtypes[index], self.shapes[index], self.nbytes[index],
+            self.files[self.file_index[index]], self.offsets[index],
+        )  # fmt: skip
+
+    def get(self, name: str) -> Tensor | None:
+        """The tensor of this name, or None. The first call builds an index of all names."""
+        if self._rows is None:
+            self._rows = {name: index for index, name in enumerate(self.names)}
+        index = self._rows.get(name)
+        return None if index is None else self.row(index)
+
+    def shape(self, name: str) -> Shape | None:
+        """The shape of the tensor of this name, or None."""
+        tensor = self.get(name)
+        return None if tensor is None else tensor.shape
+
+    @property
+    def total_bytes(self) -> int:
+        """Stored bytes of all tensors."""
+        return sum(self.nbytes)

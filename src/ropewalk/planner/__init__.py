@@ -1,0 +1,1 @@
+"""Facts and a request to a plan. Pure: no files, no clock, no network, no engine."""

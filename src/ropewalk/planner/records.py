@@ -1,0 +1,224 @@
+"""What is asked of the planner and what it answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from ropewalk.findings import Finding
+
+Engine = Literal["vllm", "llama-server", "transformers"]
+Basis = Literal["exact", "engine_rule", "oracle", "estimate"]
+RopeDecisionKind = Literal["none", "scale", "builtin", "refuse"]
+FlashAttention = Literal["on", "off", "auto"]
+
+
+@dataclass(frozen=True, slots=True)
+class PlanRequest:
+    """What a user wants to serve.
+
+    ``context_len`` is tokens per sequence (prompt and answer together), ``num_sequences`` how many such
+    sequences are held at once. ``memory_bytes`` is the budget per device, None for "as much as there
+    is, say what it takes". ``arm`` chooses the rope: ``auto`` decides, ``shipped`` changes nothing,
+    ``yarn:F`` forces a factor, ``unscaled`` lifts the limit without scaling (to measure what that
+    does). None means the engine's own default for ``batch``, ``ubatch``, ``max_batched_tokens``.
+    """
+
+    context_len: int
+    engine: Engine
+    num_sequences: int = 1
+    cache_type_k: str = "auto"
+    cache_type_v: str = "auto"
+    memory_bytes: int | None = None
+    device: str = "auto"
+    tensor_parallel: int = 1
+    pipeline_parallel: int = 1
+    max_batched_tokens: int | None = None
+    batch: int | None = None
+    ubatch: int | None = None
+    flash_attn: FlashAttention = "auto"
+    kv_unified: bool = False
+    swa_full: bool = False
+    engine_version: str | None = None
+    allow_unvalidated: bool = False
+    arm: str = "auto"
+
+
+@dataclass(frozen=True, slots=True)
+class RopeDecision:
+    """Whether and how the positions are scaled for the target context, ready for each engine.
+
+    ``factor`` is exact (target / original as a double); ``attention_factor`` is what queries and keys
+    are each multiplied by. The blocks are None where nothing has to be set; ``llama_server_flags`` is
+    then empty.
+    """
+
+    decision: RopeDecisionKind
+    type: str | None
+    factor: float | None
+    original_max_position_embeddings: int | None
+    attention_factor: float | None
+    reason: str
+    source: str
+    transformers_v4: dict[str, Any] | None = None
+    transformers_v5: dict[str, Any] | None = None
+    vllm_hf_overrides: dict[str, Any] | None = None
+    llama_server_flags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryTerm:
+    """One named part of the memory; ``low_bytes`` <= ``bytes`` <= ``high_bytes``, equal where exact."""
+
+    name: str
+    bytes: int
+    low_bytes: int
+    high_bytes: int
+    basis: Basis
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class KvCache:
+    """What the model needs to keep, and what the engine reserves for it.
+
+    ``bytes_per_token`` sums the layers that grow with every token (windows at their per-token price);
+    ``logical_bytes`` is what ``num_sequences`` full contexts need, windows capped at their width;
+    ``reserved_bytes`` is what the engine allocates. ``block_size`` and ``num_blocks`` are the engine's
+    units (vLLM blocks; for llama-server cells of one token, padded).
+    """
+
+    bytes_per_token: int
+    logical_bytes: int
+    reserved_bytes: int
+    state_bytes_per_sequence: int
+    block_size: int
+    num_blocks: int
+    max_concurrency: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceShare:
+    """What one device holds. ``layers`` is the half-open range ``[first, last)`` of blocks on it."""
+
+    device: str
+    weights_bytes: int
+    kv_bytes: int
+    total_bytes: int
+    fits: bool | None
+    layers: tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """All terms; ``total_bytes`` and ``high_bytes`` are their sums."""
+
+    terms: tuple[MemoryTerm, ...]
+    total_bytes: int
+    high_bytes: int
+    kv: KvCache
+    per_device: tuple[DeviceShare, ...]
+
+    def term(self, name: str) -> MemoryTerm | None:
+        """The term of this name, or None where the engine has none."""
+        return next((term for term in self.terms if term.name == name), None)
+
+
+@dataclass(frozen=True, slots=True)
+class FitRow:
+    """Largest context and number of sequences that one cache type allows within the budget."""
+
+    cache_type: str
+    max_context_len: int | None
+    max_sequences: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """The verdict on the upper end of the estimate; all None without a budget."""
+
+    budget_bytes: int | None
+    fits: bool | None
+    max_context_len: int | None
+    max_sequences: int | None
+    table: tuple[FitRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Prefill:
+    """FLOPs (2 x multiply-adds) of one prompt of ``context_len`` tokens."""
+
+    linear_flops: int
+    attention_flops: int
+    attention_flops_causal: int
+
+
+@dataclass(frozen=True, slots=True)
+class Mask:
+    """Live cells of one head's score matrix: causal, and under the model's window (None without)."""
+
+    causal: int
+    window: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Decode:
+    """Bytes read and FLOPs done for one more token at the full context."""
+
+    bytes_per_token: int
+    flops_per_token: int
+
+
+@dataclass(frozen=True, slots=True)
+class Speed:
+    """Predicted speed; ``basis`` says whether it is a bound or a calibrated prediction."""
+
+    basis: Literal["bound", "calibrated"]
+    source: str
+    prefill_seconds: float | None = None
+    decode_tokens_per_second: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Compute:
+    """Work of the plan. ``attention_share`` is of the causal prefill; ``crossover_len`` the length at
+    which causal attention equals the linear layers; ``score_matrix_bytes`` what eager attention would
+    hold per layer at the model's dtype."""
+
+    prefill: Prefill
+    attention_share: float
+    crossover_len: int | None
+    score_matrix_bytes: int
+    mask: Mask
+    decode: Decode
+    speed: Speed | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """The exact command: ``argv`` without a shell, ``env`` what is added to the environment."""
+
+    engine: str
+    engine_version: str | None
+    argv: tuple[str, ...]
+    env: dict[str, str]
+    command: str
+    confirmed_by: Literal["engine", "rules"]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The answer to a :class:`PlanRequest`; ``launch`` is filled in by ``serving``."""
+
+    request: PlanRequest
+    checkpoint: str
+    context_len: int
+    native_context: int | None
+    supported_context: int | None
+    rope: RopeDecision
+    memory: Memory
+    fit: Fit
+    compute: Compute | None
+    findings: tuple[Finding, ...]
+    launch: Launch | None = None
+    schema: str = "ropewalk.plan/1"

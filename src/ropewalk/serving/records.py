@@ -1,0 +1,215 @@
+"""What serving hands on: a ``LaunchSpec`` to start, a ``Measurement`` of what was seen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from ropewalk.findings import Finding
+from ropewalk.planner.records import Launch, RopeDecision
+
+Outcome = Literal[
+    "hit",  # the right value, and no other candidate
+    "miss",  # an answer without any candidate value
+    "wrong_needle",  # the value of another needle, or several values
+    "refused",  # the server refused the prompt (longer than the context it serves)
+    "truncated",  # the answer was cut by its budget or by the end of the context
+    "lost_to_reasoning",  # the budget went into thinking; no answer was begun
+    "invalid",  # the server evaluated another number of tokens than was sent
+    "error",  # no answer: transport or server error
+]
+RunStatus = Literal["running", "finished", "interrupted", "failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class EngineBuild:
+    """An engine found on this machine.
+
+    ``name`` is ``embedded`` (llama.cpp in a wheel), ``llama-server`` or ``vllm``; ``path`` the program
+    or interpreter; ``commit``/``build`` what the engine itself reports.
+    """
+
+    name: str
+    engine: Literal["llama-server", "vllm"]
+    version: str | None
+    path: str
+    build: str | None = None
+    devices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchSpec:
+    """Everything needed to start a planned server, here or on another machine.
+
+    ``argv`` are the engine's own arguments after the program, plain integers only, in the engine's own
+    spelling; the embedded engine reads the same ones. ``host`` and ``port`` are part of ``argv`` too.
+    ``served_context_len`` is the context per sequence that the server must report (planned length as
+    the engine pads it). ``override_context_len`` lifts the checkpoint's own limit to this length
+    without scaling (``--override-kv``, or a patched temporary copy for the embedded engine).
+    """
+
+    build: EngineBuild
+    model: str
+    argv: tuple[str, ...]
+    env: dict[str, str]
+    host: str
+    port: int
+    context_len: int
+    served_context_len: int
+    num_sequences: int
+    override_context_len: int | None = None
+    schema: str = "ropewalk.launch/1"
+
+
+@dataclass(frozen=True, slots=True)
+class MemorySample:
+    """Memory of the server's process tree at one moment, anonymous and file-backed apart."""
+
+    moment: str  # "loaded", "ubatch", "longest", or "t=12.3" while it fills
+    anon_bytes: int
+    file_bytes: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryTermSeen:
+    """A memory term three times: planned, printed by the engine, measured from outside.
+
+    ``how`` says by what means the measured figure was had; None where it cannot be told apart.
+    """
+
+    name: str
+    planned_bytes: int | None
+    printed_bytes: int | None
+    measured_bytes: int | None
+    how: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One question put to the server, and what came of it.
+
+    ``length`` is the prompt in tokens as planned, ``reported_tokens`` as the server counted it;
+    ``depth`` the needle's place as a share of the prompt in tokens, 0 at the start.
+    """
+
+    key: str
+    arm: str
+    task: str
+    length: int
+    depth: float
+    seed: int
+    prompt_sha256: str
+    expected: tuple[str, ...]
+    answer: str
+    outcome: Outcome
+    reported_tokens: int | None
+    cached_tokens: int | None
+    prefill_seconds: float | None
+    detail: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RecallCell:
+    """Trials of one task at one length and depth; the interval is Wilson's, 95 %, over judged trials."""
+
+    task: str
+    length: int
+    depth: float
+    trials: int
+    hits: int
+    outcomes: dict[str, int]
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class SpeedPoint:
+    """Speed at one prompt length, from the server's own timings with nothing cached."""
+
+    length: int
+    prefill_seconds: float
+    prefill_tokens_per_second: float
+    decode_tokens_per_second: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class ArmResult:
+    """One server configuration and all that was seen of it.
+
+    ``effective_context_absolute`` is the longest length run whose recall passes the bar,
+    ``effective_context_relative`` the longest at 85 % of the model's own base; None where no length
+    that was run supports the claim.
+    """
+
+    arm: str
+    label: str
+    launch: Launch | None
+    rope: RopeDecision | None
+    context_planned: int
+    context_reported: int | None
+    ready_seconds: float | None
+    memory: tuple[MemoryTermSeen, ...] = ()
+    samples: tuple[MemorySample, ...] = ()
+    cells: tuple[RecallCell, ...] = ()
+    effective_context_absolute: int | None = None
+    effective_context_relative: int | None = None
+    speed: tuple[SpeedPoint, ...] = ()
+    findings: tuple[Finding, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PairedRecall:
+    """Two arms on identical prompts of one length: discordant pairs and McNemar's exact p."""
+
+    length: int
+    arm: str
+    other: str
+    pairs: int
+    only_arm: int
+    only_other: int
+    p_value: float
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What the arms say together; ``recommended`` is an arm, or None where the data cannot tell."""
+
+    target_len: int
+    recommended: str | None
+    verdict: str
+    pairs: tuple[PairedRecall, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """Where it was measured."""
+
+    platform: str
+    cpu: str
+    cores: int
+    memory_bytes: int
+    devices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """A run: what ``measure`` prints, stores and reports.
+
+    ``created`` and ``finished`` are UTC in ISO 8601. ``settings`` is what the grid was made from, so
+    that the run can be continued or repeated.
+    """
+
+    run_id: str
+    status: RunStatus
+    created: str
+    finished: str | None
+    checkpoint: str
+    checkpoint_fingerprint: str
+    machine: Machine
+    target_len: int
+    settings: dict[str, Any]
+    arms: tuple[ArmResult, ...]
+    comparison: Comparison | None
+    findings: tuple[Finding, ...] = field(default_factory=tuple)
+    schema: str = "ropewalk.measurement/1"
