@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import json
 from dataclasses import fields, is_dataclass
-from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 T = TypeVar("T")
+_FIELD_NAMES: dict[Any, tuple[str, ...]] = {}
+_ADAPTERS: dict[Any, Any] = {}
 
 
 def to_data(value: Any) -> Any:
@@ -50,13 +54,17 @@ def schema_of(cls: type[Any]) -> dict[str, Any]:
     return _adapter(cls).json_schema(mode="serialization")
 
 
-@cache
-def _field_names(cls: Any) -> tuple[str, ...]:
-    return tuple(item.name for item in fields(cls))
+def _field_names(cls: type[Any]) -> tuple[str, ...]:
+    names = _FIELD_NAMES.get(cls)
+    if names is None:
+        names = _FIELD_NAMES[cls] = tuple(item.name for item in fields(cls))
+    return names
 
 
-@cache
-def _adapter(cls: Any) -> Any:
+def _adapter(cls: type[T]) -> TypeAdapter[T]:
     from pydantic import TypeAdapter  # 0.1 s: only where something is read back
 
-    return TypeAdapter(cls)
+    adapter = _ADAPTERS.get(cls)
+    if adapter is None:
+        adapter = _ADAPTERS[cls] = TypeAdapter(cls)
+    return adapter

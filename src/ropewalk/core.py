@@ -1,0 +1,104 @@
+"""The whole job as a handful of functions; every front end is thin over these.
+
+Data flows one way: checkpoint, inspection, plan, launch, measurement. A stage imports what it needs
+when it is called, so that asking for one does not start the others.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ropewalk.inspector.records import Checkpoint, Inspection
+    from ropewalk.planner.records import Engine, Plan
+    from ropewalk.serving.records import Measurement
+
+Source = str | os.PathLike[str]
+
+
+def open_checkpoint(source: Source) -> Checkpoint:
+    """Open a checkpoint from its headers: every tensor's name, dtype, shape and bytes.
+
+    ``source`` is a folder, a ``.safetensors`` file, an index, a ``config.json``, a ``.gguf`` file (any
+    part of a split one) or a Hub id ``org/name[@revision]``. Raises :class:`CheckpointError`.
+    """
+    from ropewalk.inspector.checkpoint import open_checkpoint as open_
+
+    return open_(source)
+
+
+def inspect(source: Source) -> Inspection:
+    """Say what a checkpoint is: facts with their sources, what each layer keeps, what is wrong.
+
+    No weight is loaded. Raises :class:`CheckpointError` where there is nothing to say.
+    """
+    from ropewalk.inspector.inspection import inspect_checkpoint
+
+    return inspect_checkpoint(open_checkpoint(source))
+
+
+def plan(
+    source: Source | Inspection, *, context_len: int, engine: Engine | None = None, **options: Any
+) -> Plan:
+    """Plan one context length: rope decision, memory term by term, what fits, the exact command.
+
+    ``options`` are the fields of :class:`ropewalk.planner.records.PlanRequest`. Without ``engine`` a
+    GGUF is planned for llama-server, everything else for vLLM. Raises :class:`CheckpointError` and
+    :class:`UsageError`.
+    """
+    from ropewalk.planner.plan import make_plan
+    from ropewalk.planner.records import PlanRequest
+    from ropewalk.serving.engines import launch_record
+
+    inspection = _inspection(source)
+    request = PlanRequest(context_len=context_len, engine=engine or default_engine(inspection), **options)
+    return launch_record(make_plan(inspection, request))
+
+
+def measure(
+    source: Source,
+    *,
+    context_len: int,
+    arms: Sequence[str] = ("shipped", "auto"),
+    engine_path: str | None = None,
+    store: Path | None = None,
+    resume: str | None = None,
+    on_event: Callable[[Any], None] | None = None,
+    **settings: Any,
+) -> Measurement:
+    """Serve each arm in turn and measure recall, memory and speed on identical prompts.
+
+    ``arms``: ``shipped``, ``auto`` (what the plan decides), ``yarn:F``, ``unscaled``. ``settings`` are
+    the fields of :class:`ropewalk.serving.measure.MeasureSettings`. The run is written to the store as
+    it goes; ``resume`` continues one. Raises :class:`CheckpointError`, :class:`EngineError`.
+    """
+    from ropewalk.serving.engines import pick_engine
+    from ropewalk.serving.measure import MeasureSettings, run_measurement
+    from ropewalk.serving.store import RunStore, default_store_path
+
+    inspection = inspect(source)
+    build = pick_engine(default_engine(inspection), path=engine_path)
+    with RunStore(store or default_store_path()) as runs:
+        return run_measurement(
+            inspection,
+            model=str(source),
+            build=build,
+            context_len=context_len,
+            arms=tuple(arms),
+            settings=MeasureSettings(**settings),
+            store=runs,
+            on_event=on_event,
+            resume=resume,
+        )
+
+
+def default_engine(inspection: Inspection) -> Engine:
+    """The engine that serves this format: llama-server for GGUF, vLLM for everything else."""
+    return "llama-server" if inspection.checkpoint.format == "gguf" else "vllm"
+
+
+def _inspection(source: Source | Inspection) -> Inspection:
+    return inspect(source) if isinstance(source, str | os.PathLike) else source

