@@ -89,16 +89,19 @@ def _vllm_home() -> Path:
 
 def _requirements(wheel: Path) -> tuple[list[str], list[str]]:
     """Requirements of a wheel outside its extras: those for pip to resolve, those to take bare."""
+    from packaging.requirements import Requirement
+
     with zipfile.ZipFile(wheel) as archive:
         name = next(n for n in archive.namelist() if n.endswith(".dist-info/METADATA"))
         headers = HeaderParser().parsestr(archive.read(name).decode())
-    needed, bare = [], []
-    for requirement in headers.get_all("Requires-Dist") or []:
-        project = requirement.replace("[", " ").replace(";", " ").split()[0]
-        project = project.split("=")[0].split(">")[0].split("<")[0].split("!")[0].split("~")[0].lower()
-        if "extra ==" in requirement or project in _NOT_NEEDED:
+    needed: list[str] = []
+    bare: list[str] = []
+    for text in headers.get_all("Requires-Dist") or []:
+        requirement = Requirement(text)
+        project = requirement.name.lower()
+        if project in _NOT_NEEDED or (requirement.marker and not requirement.marker.evaluate({"extra": ""})):
             continue
-        (bare if project in _WITHOUT_DEPENDENCIES else needed).append(requirement)
+        (bare if project in _WITHOUT_DEPENDENCIES else needed).append(text)
     return needed, bare
 
 

