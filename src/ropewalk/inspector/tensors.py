@@ -7,8 +7,9 @@ list or array per column and makes a :class:`Tensor` only for who asks.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import compress, repeat
 from math import prod
 
 Shape = tuple[int, ...]
@@ -29,6 +30,31 @@ class Tensor:
     def elements(self) -> int:
         """Stored elements: the product of the shape; 1 for a scalar, 0 where a dimension is 0."""
         return prod(self.shape)
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """The rows of one file, column by column, in the header's order; the fields as in the table.
+
+    Equal shapes and dtypes are one object each.
+    """
+
+    names: Sequence[str]
+    dtypes: Sequence[str]
+    shapes: Sequence[Shape]
+    nbytes: Sequence[int]
+    offsets: Sequence[int]
+
+    def without(self, names: Collection[str]) -> Columns:
+        """The same columns less these tensors."""
+        keep = [name not in names for name in self.names]
+        return Columns(
+            names=list(compress(self.names, keep)),
+            dtypes=list(compress(self.dtypes, keep)),
+            shapes=list(compress(self.shapes, keep)),
+            nbytes=list(compress(self.nbytes, keep)),
+            offsets=list(compress(self.offsets, keep)),
+        )
 
 
 class TensorTable:
@@ -75,6 +101,16 @@ class TensorTable:
         self.nbytes.append(nbytes)
         self.file_index.append(file)
         self.offsets.append(offset)
+        self._rows = None
+
+    def extend(self, columns: Columns, file: int) -> None:
+        """Add all rows of one file, validated by the caller as for :meth:`append`."""
+        self.names.extend(columns.names)
+        self.dtypes.extend(columns.dtypes)
+        self.shapes.extend(columns.shapes)
+        self.nbytes.extend(columns.nbytes)
+        self.offsets.extend(columns.offsets)
+        self.file_index.extend(repeat(file, len(columns.names)))
         self._rows = None
 
     def __len__(self) -> int:

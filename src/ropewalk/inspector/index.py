@@ -1,0 +1,83 @@
+"""The index of a sharded checkpoint: which shard holds which tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ropewalk.errors import CheckpointError
+from ropewalk.inspector.jsonfile import parse_object
+from ropewalk.inspector.store import is_plain
+
+_SUFFIX = ".safetensors.index.json"
+_USUAL = "model.safetensors.index.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """``shards`` maps each file to the tensors that it should hold; ``total_bytes`` is as declared."""
+
+    file: str
+    shards: dict[str, list[str]]
+    total_bytes: int | None
+
+
+def find_index(names: Sequence[str]) -> str | None:
+    """The index that counts among these files; None where there is none or a lone ``model.safetensors``.
+
+    transformers' own name wins, and ``model.safetensors`` before an index of another set
+    (``consolidated.safetensors.index.json``, which engines read in Mistral's format only).
+    """
+    if _USUAL in names:
+        return _USUAL
+    if "model.safetensors" in names:
+        return None
+    found = sorted(name for name in names if name.endswith(_SUFFIX))
+    return min(found, key=lambda name: name.startswith("consolidated"), default=None)
+
+
+def parse_index(raw: bytes, *, file: str) -> Index:
+    """Decode an index. Raises ``index_malformed``, ``unsafe_path`` or ``pickle_only``."""
+    data = parse_object(raw, file=file, code="index_malformed")
+    weight_map = data.get("weight_map")
+    if not isinstance(weight_map, dict) or not weight_map:
+        raise _malformed(file, "it has no weight_map")
+    shards: dict[str, list[str]] = {}
+    try:
+        for tensor, shard in weight_map.items():
+            shards.setdefault(shard, []).append(tensor)
+    except TypeError:  # a list or object in the place of a name
+        raise _malformed(file, f"the shard of {tensor} is no name") from None
+    for shard in shards:
+        _check_name(shard, file=file)
+    return Index(file, dict(sorted(shards.items())), _total(data.get("metadata")))
+
+
+def _check_name(shard: object, *, file: str) -> None:
+    if not isinstance(shard, str):
+        raise _malformed(file, f"{shard!r} is no file name")
+    if not is_plain(shard):
+        raise CheckpointError(
+            f"{file} names the shard {shard!r}, outside the folder of the checkpoint",
+            code="unsafe_path", where={"file": file, "shard": shard},
+        )  # fmt: skip
+    if not shard.endswith(".safetensors"):
+        raise CheckpointError(
+            f"{file} names {shard!r}; only safetensors shards are read, a pickle is never opened",
+            code="pickle_only", where={"file": file, "shard": shard},
+        )  # fmt: skip
+
+
+def _total(metadata: object) -> int | None:
+    """``total_size`` as an integer; some writers store a float, some nothing."""
+    size = metadata.get("total_size") if isinstance(metadata, dict) else None
+    if isinstance(size, float) and size.is_integer():
+        return int(size)
+    return size if type(size) is int else None
+
+
+def _malformed(file: str, reason: str) -> CheckpointError:
+    return CheckpointError(
+        f"{file} is no index of a checkpoint: {reason}",
+        code="index_malformed", where={"file": file, "reason": reason},
+    )  # fmt: skip

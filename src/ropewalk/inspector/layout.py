@@ -1,0 +1,150 @@
+"""What is wrong with the byte ranges of one safetensors file: only called where the bulk check failed.
+
+The format: sorted by offset, the ranges cover the data section from 0 to its end without hole, overlap or
+alias, and each is as long as its shape and dtype say (safetensors 0.8.0, tensor.rs, ``Metadata::validate``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ropewalk.findings import Finding
+from ropewalk.inspector.dtypes import BITS
+from ropewalk.inspector.tensors import Shape
+
+MAX_NAMED = 20  # a finding names this many places and counts the rest
+_USIZE_MAX = 2**64 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """One header entry: the range of the data section that it claims, and what it says lies there."""
+
+    start: int
+    end: int
+    name: str
+    dtype: str
+    shape: Shape
+
+
+def tensor_bytes(dtype: str, shape: Shape) -> int | None:
+    """The stored bytes of a tensor; None for an unknown dtype, a fraction of a byte or an overflow.
+
+    The product may not pass 64 bits at any step, not even on its way to zero: the reference multiplies the
+    dimensions in order and refuses there (``checked_mul``).
+    """
+    bits = BITS.get(dtype)
+    if bits is None:
+        return None
+    elements = 1
+    for length in shape:
+        elements *= length
+        if elements > _USIZE_MAX:
+            return None
+    bits *= elements
+    return bits // 8 if bits % 8 == 0 and bits <= _USIZE_MAX else None
+
+
+def layout_findings(ranges: Sequence[Range], *, file: str, data_bytes: int) -> list[Finding]:
+    """All faults of one file, each kind once, at most ``MAX_NAMED`` places named in each."""
+    ordered = sorted(ranges, key=lambda entry: (entry.start, entry.end))
+    found: dict[str, list[dict[str, Any]]] = {}
+    for code, where in (*_entry_faults(ranges), *_neighbour_faults(ordered)):
+        found.setdefault(code, []).append(where)
+    findings = [_finding(code, places, file=file) for code, places in found.items()]
+    end = max((entry.end for entry in ranges), default=0)
+    if end > data_bytes:
+        findings.append(_truncated(ranges, end, file=file, data_bytes=data_bytes))
+    elif end < data_bytes:
+        findings.append(_trailing(end, file=file, data_bytes=data_bytes))
+    return findings
+
+
+def _entry_faults(ranges: Sequence[Range]) -> Iterator[tuple[str, dict[str, Any]]]:
+    for entry in ranges:
+        stored = entry.end - entry.start
+        where: dict[str, Any] = {"tensor": entry.name, "dtype": entry.dtype, "shape": list(entry.shape)}
+        if entry.dtype not in BITS:
+            yield "unknown_dtype", {"tensor": entry.name, "dtype": entry.dtype}
+        elif (expected := tensor_bytes(entry.dtype, entry.shape)) is None and _is_fraction(entry):
+            yield "sub_byte_misaligned", where
+        elif expected != stored:
+            yield "size_mismatch", where | {"expected_bytes": expected, "actual_bytes": stored}
+
+
+def _is_fraction(entry: Range) -> bool:
+    bits = BITS[entry.dtype]
+    for length in entry.shape:
+        bits *= length
+    return bits % 8 != 0
+
+
+def _neighbour_faults(ordered: Sequence[Range]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Holes, overlaps and aliases between ranges in the order of their offsets."""
+    reached, owner = 0, None
+    for entry in ordered:
+        if entry.start > reached:
+            yield "hole_in_data", {"range": [reached, entry.start], "bytes": entry.start - reached}
+        elif entry.start < reached and owner is not None:
+            names = [owner.name, entry.name]
+            if (entry.start, entry.end) == (owner.start, owner.end):
+                yield "aliased_ranges", {"tensors": names, "range": [entry.start, entry.end]}
+            else:
+                shared = min(entry.end, reached) - entry.start
+                yield "overlapping_ranges", {"tensors": names, "bytes": max(shared, 0)}
+        if entry.end >= reached:
+            reached, owner = entry.end, entry
+
+
+_SAYS = {
+    "unknown_dtype": "{tensor} has the dtype {dtype}, which the format does not know",
+    "sub_byte_misaligned": "{tensor} ({dtype} {shape}) does not end on a whole byte",
+    "size_mismatch": "{tensor} ({dtype} {shape}) takes {expected_bytes} bytes, its range has {actual_bytes}",
+    "hole_in_data": "no tensor owns the bytes {range}",
+    "aliased_ranges": "{tensors[0]} and {tensors[1]} claim the same bytes {range}",
+    "overlapping_ranges": "{tensors[0]} and {tensors[1]} share {bytes} bytes",
+}
+
+
+def _finding(code: str, places: list[dict[str, Any]], *, file: str) -> Finding:
+    """The first place in words; the others, if any, under ``more``."""
+    first, *others = places
+    message = f"{file}: {_SAYS[code].format(**first)}"
+    where = {"file": file, **first}
+    if others:
+        message += f", and {len(others):,} more like it"
+        where |= {"more": others[: MAX_NAMED - 1], "count": len(places)}
+    return Finding(code, "error", message, where)
+
+
+def _truncated(ranges: Sequence[Range], end: int, *, file: str, data_bytes: int) -> Finding:
+    first = min((entry for entry in ranges if entry.end > data_bytes), key=lambda entry: entry.start)
+    return Finding(
+        "truncated_payload",
+        "error",
+        f"{file} is cut: its header promises {end:,} bytes of data, {data_bytes:,} are there "
+        f"({end - data_bytes:,} missing); the first incomplete tensor is {first.name}",
+        {
+            "file": file,
+            "expected_payload_bytes": end,
+            "actual_payload_bytes": data_bytes,
+            "missing_bytes": end - data_bytes,
+            "first_incomplete_tensor": first.name,
+        },
+    )
+
+
+def _trailing(end: int, *, file: str, data_bytes: int) -> Finding:
+    return Finding(
+        "trailing_bytes",
+        "error",
+        f"{file} has {data_bytes - end:,} bytes after its last tensor, which the format forbids",
+        {
+            "file": file,
+            "expected_payload_bytes": end,
+            "actual_payload_bytes": data_bytes,
+            "trailing_bytes": data_bytes - end,
+        },
+    )

@@ -1,0 +1,260 @@
+"""A folder or Hub repository to a ``Checkpoint``: reads its configs and the headers of its weights.
+
+With an index only the tensors that it names are weights. Which files are weights without one is said in
+:mod:`ropewalk.inspector.weights`. Nothing is counted twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ropewalk.errors import CheckpointError, CheckpointMissingError
+from ropewalk.findings import Finding, Severity
+from ropewalk.inspector.index import Index, find_index, parse_index
+from ropewalk.inspector.jsonfile import parse_object
+from ropewalk.inspector.records import Checkpoint, CheckpointFile
+from ropewalk.inspector.safetensors import HeaderReader
+from ropewalk.inspector.store import Store
+from ropewalk.inspector.tensors import Columns, TensorTable
+from ropewalk.inspector.weights import Weights, choose_weights, is_copy, pickles
+
+CONFIG = "config.json"
+RELATIVES = (
+    "generation_config.json",
+    "tokenizer_config.json",
+    "hf_quant_config.json",  # NVIDIA ModelOpt
+    "quantize_config.json",  # AutoGPTQ
+    "adapter_config.json",  # peft
+    "params.json",  # Mistral's own format
+)
+MAX_NAMED = 20
+
+
+def read_repository(store: Store, *, path: Path | None, index: str | None = None) -> Checkpoint:
+    """Open all of a repository; ``index`` is the name of its index where the user gave that.
+
+    Raises :class:`CheckpointError` where there is nothing to read: neither weights nor a config, no readable
+    shard, an index that is none.
+    """
+    names = store.names()
+    reading = _Reading(store)
+    reading.read_configs(names)
+    index = index or find_index(names)
+    if index is not None:
+        reading.read_indexed(parse_index(store.read(index), file=index))
+    else:
+        weights = choose_weights(names)
+        reading.read_files(weights.used)
+        reading.note_weights(weights)
+    return reading.checkpoint(path)
+
+
+def read_single(store: Store, name: str, *, path: Path) -> Checkpoint:
+    """Open one safetensors file, with the configs that lie beside it."""
+    reading = _Reading(store)
+    reading.read_configs(store.names())
+    reading.read_files([name])
+    return reading.checkpoint(path)
+
+
+def read_config(store: Store, name: str, *, path: Path) -> Checkpoint:
+    """Open a configuration alone: no tensors. The other JSON files beside it are its relatives."""
+    reading = _Reading(store)
+    config = parse_object(store.read(name), file=name)
+    reading.read_configs([other for other in store.names() if other != CONFIG])
+    reading.config = config
+    return reading.checkpoint(path)
+
+
+@dataclass(slots=True)
+class _Reading:
+    """A checkpoint in the making."""
+
+    store: Store
+    config: dict[str, Any] = field(default_factory=dict)
+    relatives: dict[str, Any] = field(default_factory=dict)
+    tensors: TensorTable = field(default_factory=TensorTable)
+    files: list[CheckpointFile] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    headers: HeaderReader = field(default_factory=HeaderReader)
+
+    def checkpoint(self, path: Path | None) -> Checkpoint:
+        return Checkpoint(
+            source=self.store.source,
+            path=path,
+            format="safetensors" if self.files else "config",
+            files=tuple(self.files),
+            tensors=self.tensors,
+            config=self.config,
+            relatives=self.relatives,
+            findings=tuple(self.findings),
+        )
+
+    def add(self, code: str, severity: Severity, message: str, **where: Any) -> None:
+        self.findings.append(Finding(code, severity, message, where))
+
+    def read_configs(self, names: Sequence[str]) -> None:
+        """``config.json`` and its relatives. One that is no JSON is a finding; the tensors still count."""
+        for name in (CONFIG, *RELATIVES):
+            if name not in names:
+                continue
+            try:
+                value = parse_object(self.store.read(name), file=name)
+            except CheckpointError as error:
+                severity: Severity = "error" if name == CONFIG else "warning"
+                self.add(error.code, severity, error.message, **error.where)
+            else:
+                if name == CONFIG:
+                    self.config = value
+                else:
+                    self.relatives[name] = value
+
+    def read_files(self, names: Sequence[str]) -> None:
+        """Whole files. A tensor that an earlier file has already is not counted again."""
+        seen: set[str] = set()
+        for name, columns in self._headers(names):
+            repeated = seen.intersection(columns.names) if seen else ()
+            if repeated:
+                columns = columns.without(repeated)
+                self.add(
+                    "duplicate_weights", "warning",
+                    f"{name} repeats {len(repeated):,} tensors of earlier files; they are counted once",
+                    file=name, count=len(repeated), tensors=sorted(repeated)[:MAX_NAMED],
+                )  # fmt: skip
+            if len(names) > 1:
+                seen.update(columns.names)
+            self.tensors.extend(columns, self.tensors.add_file(name))
+        if names and not len(self.tensors):
+            self.add("empty_checkpoint", "error", f"{', '.join(names)}: no tensor in it", files=list(names))
+
+    def _headers(self, names: Sequence[str]) -> Iterable[tuple[str, Columns]]:
+        """The columns of each readable file. Raises the first error where none of several can be read."""
+        self.store.expect(names)
+        first: CheckpointError | None = None
+        for name in names:
+            try:
+                raw = self.store.header(name)
+                header = self.headers.read(raw.raw, file=name, data_bytes=raw.data_bytes)
+            except CheckpointError as error:
+                if error.code == "unsafe_path":
+                    raise
+                first = first or error
+                self.add(error.code, "error", error.message, **error.where)
+                continue
+            self.files.append(CheckpointFile(name, raw.file_bytes))
+            self.findings.extend(header.findings)
+            yield name, header.columns
+        if first is not None and not self.files:
+            raise first
+
+    def read_indexed(self, index: Index) -> None:
+        """The tensors that the index names, each in the shard that it names; a hit elsewhere is none."""
+        missing = [shard for shard in index.shards if not self.store.has(shard)]
+        absent: list[tuple[str, str]] = []
+        unindexed: list[tuple[str, str]] = []
+        for shard, columns in self._headers([shard for shard in index.shards if shard not in missing]):
+            expected, present = index.shards[shard], set(columns.names)
+            if len(expected) != len(present) or not present.issuperset(expected):
+                absent += [(name, shard) for name in expected if name not in present]
+                surplus = present.difference(expected)
+                unindexed += [(name, shard) for name in columns.names if name in surplus]
+                columns = columns.without(surplus)
+            self.tensors.extend(columns, self.tensors.add_file(shard))
+        if missing:
+            self._note_missing_shards(missing, index)
+        self._note_misplaced(index, absent, unindexed)
+        if not (missing or absent or index.total_bytes in (None, self.tensors.total_bytes)):
+            self.add(
+                "total_size_mismatch", "warning",
+                f"{index.file} says {index.total_bytes:,} bytes in all, the headers "
+                f"{self.tensors.total_bytes:,}; the headers count",
+                file=index.file, total_size=index.total_bytes, tensor_bytes=self.tensors.total_bytes,
+            )  # fmt: skip
+        self._note_unused(index.shards)
+
+    def _note_missing_shards(self, missing: Sequence[str], index: Index | None) -> None:
+        tensors = sum(len(index.shards[shard]) for shard in missing) if index else None
+        message = f"{len(missing):,} shards are missing: {_some(missing)}"
+        where: dict[str, Any] = {
+            "missing_files": list(missing[:MAX_NAMED]),
+            "num_missing_files": len(missing),
+            "missing_tensors": tensors,
+            "bytes_present": self.tensors.total_bytes,
+            "bytes_expected": index.total_bytes if index else None,
+        }
+        if not self.files:
+            raise CheckpointError(f"{self.store.source}: {message}", code="missing_shards", where=where)
+        self.add("missing_shards", "error", message, **where)
+
+    def _note_misplaced(
+        self, index: Index, absent: Sequence[tuple[str, str]], unindexed: Sequence[tuple[str, str]]
+    ) -> None:
+        if absent:
+            name, shard = absent[0]
+            self.add(
+                "index_tensor_missing", "error",
+                f"{index.file} says that {name} is in {shard}, which does not hold it"
+                + (f" ({len(absent):,} such tensors)" if len(absent) > 1 else ""),
+                file=index.file, missing=[list(pair) for pair in absent[:MAX_NAMED]], count=len(absent),
+            )  # fmt: skip
+        if unindexed:
+            name, shard = unindexed[0]
+            self.add(
+                "unindexed_tensor", "warning",
+                f"{name} lies in {shard}, but {index.file} does not say so; it is not counted"
+                + (f" ({len(unindexed):,} such tensors)" if len(unindexed) > 1 else ""),
+                file=index.file, unindexed=[list(pair) for pair in unindexed[:MAX_NAMED]],
+                count=len(unindexed),
+            )  # fmt: skip
+
+    def note_weights(self, weights: Weights) -> None:
+        """What a folder without index leaves to say: shards missing by number, other files, no weights."""
+        if weights.missing:
+            self._note_missing_shards(weights.missing, None)
+        if weights.used:
+            self._note_unused(weights.used)
+            return
+        unread = pickles(self.store.names())
+        if unread:
+            message = f"the weights are Python pickles ({_some(unread)}), which ropewalk never opens"
+            if not self.config:
+                raise CheckpointError(message, code="pickle_only", where={"files": unread[:MAX_NAMED]})
+            self.add("pickle_only", "error", message, files=unread[:MAX_NAMED])
+        elif not self.config:
+            self._refuse_empty()
+
+    def _refuse_empty(self) -> None:
+        """No weights and no config: what is wrong with the config, else that nothing is there."""
+        for finding in self.findings:
+            if finding.where.get("file") == CONFIG:
+                raise CheckpointError(finding.message, code=finding.code, where=finding.where)
+        raise CheckpointMissingError(
+            f"{self.store.source} holds no checkpoint: no safetensors or GGUF file and no {CONFIG}",
+            code="empty_checkpoint", where={"file": self.store.source},
+        )  # fmt: skip
+
+    def _note_unused(self, used: Collection[str]) -> None:
+        """Other safetensors files of the folder: by its name a second copy of the weights, or unknown."""
+        unused = [name for name in self.store.names() if name.endswith(".safetensors") and name not in used]
+        copies = [name for name in unused if is_copy(name)]
+        others = [name for name in unused if not is_copy(name)]
+        if copies:
+            self.add(
+                "duplicate_weights", "warning",
+                f"{_some(copies)} repeats the weights and is not counted: huggingface_hub prefers "
+                "model.safetensors, vLLM the files of the index",
+                ignored=copies[:MAX_NAMED], files_used=sorted(used)[:MAX_NAMED],
+            )  # fmt: skip
+        if others:
+            self.add(
+                "unindexed_file", "warning", f"{_some(others)} is not part of the checkpoint and not counted",
+                ignored=others[:MAX_NAMED],
+            )  # fmt: skip
+
+
+def _some(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:3])
+    return shown if len(names) <= 3 else f"{shown} and {len(names) - 3:,} more"

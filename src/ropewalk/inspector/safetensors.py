@@ -1,0 +1,290 @@
+"""A safetensors header to tensor columns: the format's own checks, in bulk, then in detail where one fails.
+
+A file is eight bytes of length (little-endian), a JSON header of that length, and the data. Rules and
+limits: safetensors 0.8.0, ``safetensors/src/tensor.rs`` (``read_metadata``, ``Metadata::validate``) and the
+"Format" section of its README.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate, chain
+from operator import gt, itemgetter, sub
+from typing import Any
+
+from ropewalk.errors import CheckpointError
+from ropewalk.findings import Finding
+from ropewalk.inspector.jsonfile import parse_json
+from ropewalk.inspector.layout import MAX_NAMED, Range, layout_findings, tensor_bytes
+from ropewalk.inspector.tensors import Columns, Shape
+
+LENGTH_BYTES = 8
+MAX_HEADER_BYTES = 100_000_000  # safetensors 0.8.0, tensor.rs, MAX_HEADER_SIZE
+HUB_HEADER_BYTES = 25_000_000  # huggingface_hub 2.4.0, constants.SAFETENSORS_MAX_HEADER_LENGTH
+SNIFF_BYTES = 1024  # enough for a whole Git LFS pointer
+_INT64_MAX = 2**63 - 1
+_DENSE_BYTES = 1024 * 1024
+_FIELDS = itemgetter("dtype", "shape", "data_offsets")
+_LFS_LINE = b"version https://git-lfs.github.com/spec/v1"
+_OTHER_FORMATS = (
+    (b"GGUF", "a GGUF file"),
+    (b"PK\x03\x04", "a zip archive (PyTorch's pickle format)"),
+    (b"\x80\x02", "a Python pickle"),
+    (b"\x80\x04", "a Python pickle"),
+    (b"\x80\x05", "a Python pickle"),
+    (b"\x89HDF\r\n", "an HDF5 file"),
+    (b"\x1f\x8b", "a gzip archive"),
+    (b"<!DOCTYPE", "a web page"),
+    (b"<html", "a web page"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """A header as read: its tensors and what is wrong with them."""
+
+    columns: Columns
+    findings: tuple[Finding, ...]
+
+
+def header_length(start: bytes, *, file: str, file_bytes: int) -> int:
+    """The length of the JSON header, from the first bytes of the file (``SNIFF_BYTES`` or all there are).
+
+    Raises :class:`CheckpointError`: ``lfs_pointer``, ``not_safetensors``, ``header_too_large``,
+    ``header_length_exceeds_file``.
+    """
+    _refuse_other_formats(start, file=file, file_bytes=file_bytes)
+    declared = int.from_bytes(start[:LENGTH_BYTES], "little")
+    available = file_bytes - LENGTH_BYTES
+    if declared > MAX_HEADER_BYTES:
+        raise CheckpointError(
+            f"the header of {file} has {declared:,} bytes by its length field; safetensors reads at most "
+            f"{MAX_HEADER_BYTES:,} (huggingface_hub {HUB_HEADER_BYTES:,})",
+            code="header_too_large",
+            where={
+                "file": file,
+                "header_bytes": declared,
+                "limits": {"safetensors": MAX_HEADER_BYTES, "huggingface_hub": HUB_HEADER_BYTES},
+            },
+        )
+    if declared > available:
+        raise CheckpointError(
+            f"the header of {file} should take {declared:,} bytes, but only {available:,} follow: "
+            "the file is cut or corrupt",
+            code="header_length_exceeds_file",
+            where={"file": file, "declared": declared, "available": available},
+        )
+    return declared
+
+
+def refuse_lfs_pointer(start: bytes, *, file: str, file_bytes: int) -> None:
+    """Raise ``lfs_pointer`` where the file is the stub that Git LFS leaves in a plain clone."""
+    if not start.startswith(_LFS_LINE):
+        return
+    size = next((line[5:] for line in start.split(b"\n") if line.startswith(b"size ")), b"")
+    declared = int(size) if size.isdigit() and len(size) < 20 else None
+    raise CheckpointError(
+        f"{file} is a Git LFS pointer of {file_bytes} bytes, not the weights"
+        + (f" ({declared:,} bytes)" if declared is not None else "")
+        + ": run `git lfs pull`, or download it again with `hf download`",
+        code="lfs_pointer",
+        where={"file": file, "declared_size_bytes": declared, "actual_size_bytes": file_bytes},
+    )
+
+
+def _refuse_other_formats(start: bytes, *, file: str, file_bytes: int) -> None:
+    refuse_lfs_pointer(start, file=file, file_bytes=file_bytes)
+    found = next((name for magic, name in _OTHER_FORMATS if start.startswith(magic)), None)
+    if found is None and file_bytes < LENGTH_BYTES:
+        found = "empty" if file_bytes == 0 else f"{file_bytes} bytes long, shorter than the length field"
+    if found is not None:
+        raise CheckpointError(
+            f"{file} is no safetensors file: it is {found}",
+            code="not_safetensors",
+            where={"file": file, "found": found, "bytes": file_bytes},
+        )
+
+
+class HeaderReader:
+    """Reads headers one after another; equal shapes of different files become one object."""
+
+    def __init__(self) -> None:
+        self._kinds = _Kinds()
+
+    def read(self, raw: bytes, *, file: str, data_bytes: int) -> Header:
+        """Validate one header against ``data_bytes``, the bytes that follow it in the file.
+
+        Raises :class:`CheckpointError` ``header_not_json`` or ``header_malformed`` where the tensors cannot
+        be listed. What can be listed but contradicts itself is a finding of severity error.
+        """
+        entries = _decode(raw, file=file)
+        findings = _size_findings(len(raw), file=file)
+        if raw.count(b":") != _count_keys(entries):
+            findings += _duplicate_findings(raw, file=file)
+        findings += _metadata_findings(entries.pop("__metadata__", None), file=file)
+        columns, ends = self._columns(entries, file=file)
+        if not _is_exact(columns, ends, data_bytes):
+            ranges = list(map(Range, columns.offsets, ends, columns.names, columns.dtypes, columns.shapes))
+            findings += layout_findings(ranges, file=file, data_bytes=data_bytes)
+            columns = replace(columns, nbytes=list(map(sub, ends, columns.offsets)))
+        return Header(columns, tuple(findings))
+
+    def _columns(self, entries: dict[str, Any], *, file: str) -> tuple[Columns, Sequence[int]]:
+        """The columns with the bytes that shape and dtype call for (-1: none can be said), and the ends."""
+        if not entries:
+            return Columns((), (), (), (), ()), ()
+        try:
+            dtypes, shapes, spans = zip(*map(_FIELDS, entries.values()), strict=True)
+            starts, ends = zip(*spans, strict=True)
+            kinds = list(map(self._kinds.__getitem__, zip(dtypes, map(tuple, shapes), strict=True)))
+            numbers = chain(starts, ends, chain.from_iterable(shapes))
+            sound = set(map(type, shapes)) == {list} and set(map(type, numbers)) == {int}
+            sound = sound and min(starts) >= 0 <= min(map(sub, ends, starts))
+        except (KeyError, TypeError, ValueError):
+            sound = False
+        if not sound or max(ends) > _INT64_MAX:
+            raise _malformed(entries, file=file)
+        dtypes, shapes, nbytes = zip(*kinds, strict=True)
+        return Columns(list(entries), dtypes, shapes, nbytes, starts), ends
+
+
+class _Kinds(dict[tuple[str, Shape], tuple[str, Shape, int]]):
+    """(dtype, shape) -> the same two as shared objects, with their bytes; -1 where none can be said."""
+
+    def __missing__(self, key: tuple[str, Shape]) -> tuple[str, Shape, int]:
+        dtype, shape = key
+        if type(dtype) is not str or any(type(length) is not int or length < 0 for length in shape):
+            raise TypeError("no dtype and shape")
+        nbytes = tensor_bytes(dtype, shape)
+        kind = self[key] = (sys.intern(dtype), shape, -1 if nbytes is None else nbytes)
+        return kind
+
+
+def _is_exact(columns: Columns, ends: Sequence[int], data_bytes: int) -> bool:
+    """Whether the ranges, laid end to end, are what the shapes call for and fill the data section."""
+    starts, nbytes = columns.offsets, columns.nbytes
+    if any(map(gt, starts, starts[1:])):
+        starts, ends, nbytes = zip(*sorted(zip(starts, ends, nbytes, strict=True)), strict=True)
+    reached = (0, *accumulate(nbytes))
+    return reached[:-1] == starts and reached[1:] == ends and reached[-1] == data_bytes
+
+
+def _decode(raw: bytes, *, file: str) -> dict[str, Any]:
+    """The header as a dict. A header denser in brackets than any real one is refused before it is decoded."""
+    brackets = raw.count(b"{") + raw.count(b"[")
+    if len(raw) > _DENSE_BYTES and brackets > len(raw) // 8:
+        raise _not_json(file, f"{brackets:,} brackets in {len(raw):,} bytes are no tensor list")
+    entries = parse_json(raw, file=f"the header of {file}", code="header_not_json", strict=True)
+    if not isinstance(entries, dict):
+        raise _not_json(file, f"it is a {type(entries).__name__}, not an object")
+    return entries
+
+
+def _not_json(file: str, reason: str) -> CheckpointError:
+    return CheckpointError(
+        f"the header of {file} is no list of tensors: {reason}",
+        code="header_not_json",
+        where={"file": file, "reason": reason},
+    )
+
+
+def _malformed(entries: dict[str, Any], *, file: str) -> CheckpointError:
+    """Names the first entry that is not ``{"dtype": str, "shape": [int], "data_offsets": [int, int]}``."""
+    name, entry = next(((name, entry) for name, entry in entries.items() if not _is_sound(entry)), ("", None))
+    return CheckpointError(
+        f"{file}: the header entry of {name!r} is not a dtype, a shape and two data_offsets",
+        code="header_malformed",
+        where={"file": file, "tensor": name, "entry": repr(entry)[:200]},
+    )
+
+
+def _is_sound(entry: Any) -> bool:
+    try:
+        dtype, shape, (start, end) = _FIELDS(entry)
+        return (
+            isinstance(dtype, str)
+            and isinstance(shape, list)
+            and all(type(number) is int and number >= 0 for number in (*shape, start, end))
+            and start <= end <= _INT64_MAX
+        )
+    except (KeyError, TypeError, ValueError):
+        return False
+
+
+def _count_keys(entries: dict[str, Any]) -> int:
+    """The keys of the header's objects, two levels deep: all that there are in a header as it should be."""
+    return len(entries) + sum(len(entry) for entry in entries.values() if isinstance(entry, dict))
+
+
+def _duplicate_findings(raw: bytes, *, file: str) -> list[Finding]:
+    """Names given twice. Called where the colons are not as many as the keys: a dict has lost a pair, or a
+    string holds a colon."""
+    twice: list[tuple[str, list[Any]]] = []
+
+    def collect(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        merged = dict(pairs)
+        if len(merged) < len(pairs):
+            counts = Counter(name for name, _ in pairs)
+            twice.extend(
+                (name, [value for other, value in pairs if other == name])
+                for name, count in counts.items()
+                if count > 1
+            )
+        return merged
+
+    json.loads(raw, object_pairs_hook=collect)
+    if not twice:
+        return []
+    name, values = twice[0]
+    shapes = [value.get("shape") if isinstance(value, dict) else None for value in values]
+    return [
+        Finding(
+            "duplicate_tensor_name",
+            "error",
+            f"{file}: the header names {name!r} {len(values)} times, with the shapes {shapes}; readers keep "
+            "one of them without a word",
+            {"file": file, "name": name, "shapes": shapes, "names": [name for name, _ in twice[:MAX_NAMED]]},
+        )
+    ]
+
+
+def _metadata_findings(metadata: Any, *, file: str) -> list[Finding]:
+    if metadata is None:
+        return []
+    if not isinstance(metadata, dict):
+        wrong = {"": type(metadata).__name__}
+    else:
+        wrong = {key: type(value).__name__ for key, value in metadata.items() if not isinstance(value, str)}
+    if not wrong:
+        return []
+    key, kind = next(iter(wrong.items()))
+    return [
+        Finding(
+            "metadata_not_string",
+            "error",
+            f"{file}: __metadata__{'.' + key if key else ''} is a JSON {kind}, only strings are allowed",
+            {"file": file, "field": f"__metadata__.{key}", "type": kind, "count": len(wrong)},
+        )
+    ]
+
+
+def _size_findings(header_bytes: int, *, file: str) -> list[Finding]:
+    if header_bytes <= HUB_HEADER_BYTES:
+        return []
+    return [
+        Finding(
+            "header_too_large",
+            "warning",
+            f"the header of {file} has {header_bytes:,} bytes: safetensors reads up to {MAX_HEADER_BYTES:,}, "
+            f"huggingface_hub refuses more than {HUB_HEADER_BYTES:,}",
+            {
+                "file": file,
+                "header_bytes": header_bytes,
+                "limits": {"safetensors": MAX_HEADER_BYTES, "huggingface_hub": HUB_HEADER_BYTES},
+            },
+        )
+    ]
