@@ -1,0 +1,183 @@
+"""Asks a running server: its health, context, tokens and completions, the same for every engine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Protocol, Self
+
+from ropewalk.errors import EngineError, EngineTimeoutError
+
+if TYPE_CHECKING:
+    import httpx2
+
+CONNECT_SECONDS = 5.0
+QUESTION_SECONDS = 60.0  # anything but a completion: tokenizing a megabyte takes seconds on a busy machine
+COMPLETION_SECONDS = 3600.0  # the prefill of a long prompt sends nothing until it is done
+
+Message = Mapping[str, str]  # role, content
+
+
+@dataclass(frozen=True, slots=True)
+class TokenChoice:
+    """A token that the model could have chosen, and the natural logarithm of its probability."""
+
+    token: int | None
+    text: str
+    logprob: float
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """An answer and what the server counted on the way. Unknown is None.
+
+    ``prompt_tokens`` is the whole prompt as the server counted it, ``cached_tokens`` the part of it that
+    was reused and not computed; ``finish`` is ``stop`` (an end token or a stop text) or ``length``.
+    ``truncated`` says that the server dropped tokens or ran into the end of its context.
+    ``top_logprobs`` has one row per generated token, the most probable first.
+    """
+
+    text: str
+    tokens: tuple[int, ...]
+    prompt_tokens: int | None
+    cached_tokens: int | None
+    prefill_seconds: float | None
+    decode_tokens_per_second: float | None
+    truncated: bool
+    finish: str
+    top_logprobs: tuple[tuple[TokenChoice, ...], ...] = ()
+
+
+class PromptTooLongError(EngineError):
+    """The server refused a prompt that does not fit its context; either count is None if not told."""
+
+    default_code = "prompt_too_long"
+
+    def __init__(self, message: str, *, prompt_tokens: int | None, context_len: int | None) -> None:
+        super().__init__(message, where={"prompt_tokens": prompt_tokens, "context_len": context_len})
+        self.prompt_tokens = prompt_tokens
+        self.context_len = context_len
+
+
+class ServerClient(Protocol):
+    """What every engine's client answers. Each method raises :class:`EngineError` when the server does
+    not answer as expected, :class:`EngineTimeoutError` when it does not answer in time."""
+
+    def healthy(self) -> bool:
+        """Whether the server says that its model is loaded; False while it does not answer at all."""
+
+    def context_len(self) -> int:
+        """Tokens per sequence, prompt and answer together."""
+
+    def num_sequences(self) -> int | None:
+        """How many sequences the server works on at once; None where it does not say."""
+
+    def model_ids(self) -> tuple[str, ...]:
+        """The names under which requests may ask for the model."""
+
+    def tokenize(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]:
+        """Text to token ids; ``add_special`` puts the model's own start token before it."""
+
+    def detokenize(self, tokens: Sequence[int]) -> str:
+        """Token ids to text."""
+
+    def apply_template(self, messages: Sequence[Message]) -> str | None:
+        """The prompt that a chat comes to, open for the answer; None where there is no template."""
+
+    def complete(
+        self,
+        prompt_tokens: Sequence[int],
+        *,
+        max_tokens: int,
+        cache_prompt: bool,
+        stop: Sequence[str] = (),
+        n_probs: int = 0,
+        timeout_seconds: float = COMPLETION_SECONDS,
+    ) -> Completion:
+        """Continue the prompt greedily. Raises :class:`PromptTooLongError` as well."""
+
+    def close(self) -> None:
+        """Close the connection."""
+
+
+class HttpClient:
+    """JSON over HTTP with our errors; the base of each engine's client."""
+
+    def __init__(self, base_url: str, *, api_key: str | None = None) -> None:
+        import httpx2
+
+        self.base_url = base_url
+        self._http = httpx2.Client(
+            base_url=base_url,
+            headers={"Authorization": f"Bearer {api_key}"} if api_key else {},
+            timeout=httpx2.Timeout(QUESTION_SECONDS, connect=CONNECT_SECONDS),
+            trust_env=False,  # a proxy has no business between us and a server of our own
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._http.close()
+
+    def healthy(self) -> bool:
+        """Whether ``/health`` answers 200; llama-server and vLLM both answer otherwise while loading."""
+        import httpx2
+
+        try:
+            return self._http.get("/health", timeout=CONNECT_SECONDS).status_code == 200
+        except httpx2.TransportError:
+            return False
+
+    def _get(self, path: str) -> Any:
+        return self._json(path, self._send("GET", path, None, QUESTION_SECONDS))
+
+    def _post(self, path: str, body: Mapping[str, Any], *, seconds: float = QUESTION_SECONDS) -> Any:
+        return self._json(path, self._send("POST", path, body, seconds))
+
+    def _send(
+        self, method: str, path: str, body: Mapping[str, Any] | None, seconds: float
+    ) -> httpx2.Response:
+        import httpx2
+
+        timeout = httpx2.Timeout(seconds, connect=CONNECT_SECONDS)
+        try:
+            return self._http.request(method, path, json=body, timeout=timeout)
+        except httpx2.TimeoutException as error:
+            raise EngineTimeoutError(
+                f"{self.base_url}{path} did not answer within {seconds:g} s", where=self._where(path)
+            ) from error
+        except httpx2.TransportError as error:
+            raise EngineError(
+                f"{self.base_url}{path} cannot be reached: {error}",
+                code="engine_unreachable",
+                where=self._where(path),
+            ) from error
+
+    def _json(self, path: str, response: httpx2.Response) -> Any:
+        if response.status_code != 200:
+            raise self._refusal(path, response)
+        try:
+            return response.json()
+        except ValueError as error:
+            raise EngineError(
+                f"{self.base_url}{path} answered something that is no JSON", where=self._where(path)
+            ) from error
+
+    def _refusal(self, path: str, response: httpx2.Response) -> EngineError:
+        """The error for an answer other than 200; an engine's client knows its own refusals."""
+        return EngineError(
+            f"{self.base_url}{path} answered {response.status_code}: {response.text[:500]}",
+            code="engine_refused",
+            where={**self._where(path), "status": response.status_code},
+        )
+
+    def _where(self, path: str) -> dict[str, Any]:
+        return {"url": f"{self.base_url}{path}"}

@@ -1,0 +1,91 @@
+"""Engines: found, chosen, and told what a plan says. What only one engine does is in its own module."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ropewalk.errors import EngineMissingError, UsageError
+from ropewalk.planner.records import Launch, Plan
+from ropewalk.serving.engines import llama_server, vllm
+from ropewalk.serving.engines.adapter import Adapter
+from ropewalk.serving.engines.find import find_engines, pick_engine
+from ropewalk.serving.records import EngineBuild, LaunchSpec
+
+__all__ = [
+    "Adapter",
+    "adapter_of",
+    "command_of",
+    "find_engines",
+    "launch_record",
+    "launch_spec",
+    "pick_engine",
+]
+
+_ADAPTERS: dict[str, Adapter] = {"llama-server": llama_server, "vllm": vllm}
+
+
+def adapter_of(build: EngineBuild) -> Adapter:
+    """What only this engine does: its arguments, its client, its log."""
+    return _ADAPTERS[build.engine]
+
+
+def launch_spec(
+    plan: Plan,
+    *,
+    build: EngineBuild,
+    model: str | None = None,
+    host: str = "127.0.0.1",
+    port: int | None = None,
+    threads: int | None = None,
+) -> LaunchSpec:
+    """Everything needed to start the planned server; ``model`` is the planned checkpoint by default.
+
+    Raises :class:`UsageError` where the plan refuses, or the engine is not the one planned for.
+    """
+    if plan.rope.decision == "refuse":
+        raise UsageError(plan.rope.reason, code="plan_refused", where={"context_len": plan.context_len})
+    if plan.request.engine != build.engine:
+        raise UsageError(
+            f"the plan is for {plan.request.engine}, the engine is {build.engine}",
+            where={"planned": plan.request.engine, "engine": build.engine},
+        )
+    adapter = adapter_of(build)
+    return adapter.launch_spec(
+        plan,
+        build=build,
+        model=model or plan.checkpoint,
+        host=host,
+        port=adapter.DEFAULT_PORT if port is None else port,
+        threads=threads,
+    )
+
+
+def command_of(spec: LaunchSpec) -> str:
+    """The command line for a person's shell, quoted."""
+    return adapter_of(spec.build).command_of(spec)
+
+
+def launch_record(plan: Plan) -> Plan:
+    """The plan with its ``launch``: the command for the engine found here, or for one that is not.
+
+    A plan that is refused, or is for an engine that nobody serves with, gets none.
+    """
+    engine = plan.request.engine
+    if plan.rope.decision == "refuse" or engine == "transformers":
+        return plan
+    try:
+        build = pick_engine(engine)
+    except EngineMissingError:
+        build = EngineBuild(name=engine, engine=engine, version=None, path=engine)
+    spec = launch_spec(plan, build=build)
+    return replace(
+        plan,
+        launch=Launch(
+            engine=spec.build.engine,
+            engine_version=plan.request.engine_version or spec.build.version,
+            argv=spec.argv,
+            env=spec.env,
+            command=command_of(spec),
+            confirmed_by="rules",
+        ),
+    )

@@ -1,0 +1,49 @@
+"""What serving needs from an engine's module."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+from ropewalk.planner.records import Plan
+from ropewalk.serving.client import ServerClient
+from ropewalk.serving.records import EngineBuild, LaunchSpec
+from ropewalk.serving.report import PrintedLog
+
+
+class Adapter(Protocol):
+    """One engine; the modules ``llama_server`` and ``vllm`` are its two instances."""
+
+    DEFAULT_PORT: int
+    SCRUBBED_ENVIRONMENT: re.Pattern[str]
+
+    def launch_spec(
+        self,
+        plan: Plan,
+        *,
+        build: EngineBuild,
+        model: str,
+        host: str = ...,
+        port: int = ...,
+        threads: int | None = ...,
+    ) -> LaunchSpec:
+        """The plan as the engine's arguments."""
+
+    def program(self, build: EngineBuild) -> tuple[str, ...]:
+        """What goes before the arguments."""
+
+    def served_name(self, argv: Sequence[str]) -> str:
+        """The name under which a server with these arguments lists its model."""
+
+    def command_of(self, spec: LaunchSpec) -> str:
+        """The command line for a shell."""
+
+    def client(self, base_url: str) -> ServerClient:
+        """A client of a server of this engine."""
+
+    def parse_log(self, lines: Iterable[str]) -> PrintedLog:
+        """What the log tells about sizes and warnings."""
+
+    def root_error(self, lines: Sequence[str]) -> str | None:
+        """The engine's own reason for ending, or None where the log names none."""

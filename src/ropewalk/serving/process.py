@@ -1,0 +1,77 @@
+"""Processes as the operating system lists them: who descends from whom, and how to end them all."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+_LINUX = sys.platform == "linux"
+
+
+def descendants(pid: int) -> tuple[int, ...]:
+    """Process ids below ``pid``, parents before children; ``pid`` itself is not among them."""
+    children: dict[int, list[int]] = {}
+    for child, parent in _parents().items():
+        children.setdefault(parent, []).append(child)
+    found = list(children.get(pid, ()))
+    for child in found:  # grows while it is walked
+        found.extend(children.get(child, ()))
+    return tuple(found)
+
+
+def is_alive(pid: int) -> bool:
+    """Whether the process exists and is not a zombie that waits for its parent."""
+    if _LINUX:
+        return _state(pid) not in (None, "Z", "X")
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
+
+
+def send(pids: Iterable[int], number: signal.Signals) -> None:
+    """Send a signal to each process; one that is gone already is no error."""
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+def _parents() -> dict[int, int]:
+    """Every process and its parent."""
+    return _parents_from_proc() if _LINUX else _parents_from_ps()
+
+
+def _parents_from_proc() -> dict[int, int]:
+    parents = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit() and (fields := _stat(int(name))):
+            parents[int(name)] = int(fields[1])
+    return parents
+
+
+def _parents_from_ps() -> dict[int, int]:
+    listing = subprocess.run(["ps", "-axo", "pid=,ppid="], capture_output=True, text=True, check=False)
+    pairs = (line.split() for line in listing.stdout.splitlines())
+    return {int(pid): int(parent) for pid, parent in pairs}
+
+
+def _state(pid: int) -> str | None:
+    fields = _stat(pid)
+    return fields[0] if fields else None
+
+
+def _stat(pid: int) -> list[str] | None:
+    """Fields of ``/proc/PID/stat`` from the state on; the name before them may hold anything."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return text.rpartition(")")[2].split()

@@ -1,0 +1,116 @@
+"""Stands between ropewalk and an engine, and ends the engine when either of them goes.
+
+Run as ``python -P -m ropewalk.serving.warden attached|detached GRACE_SECONDS PROGRAM ARGUMENT...``.
+Attached, standard input is a pipe whose other end the owner holds; its end means that the owner is gone,
+however it went: ``SIGKILL`` included, on every system, and without regard to the owner's threads (Linux's
+own parent-death signal follows the thread that started the child, not the process). On Linux the warden
+adopts what the engine leaves behind, so that workers which outlive their server are ended too
+(vllm-project/vllm#55510).
+
+The one line on standard output is ``started PID`` or ``failed REASON``; the exit status is the engine's,
+128 + n where signal n ended it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+
+from ropewalk.serving.process import descendants, is_alive, send
+
+KILL_SECONDS = 5.0  # how long a killed process may take to leave the process table
+_TERM_SECONDS = 2.0  # what outlived its server gets no longer to tidy up
+_POLL_SECONDS = 0.02
+_STOP_SIGNALS = {signal.SIGTERM, signal.SIGINT}
+_PR_SET_PDEATHSIG = 1  # Linux, include/uapi/linux/prctl.h
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Start the engine, wait for a reason to end it, end it; returns its exit status."""
+    owner, grace_seconds, *argv = arguments
+    watched = [_signal_pipe()]
+    if owner == "attached":
+        watched.append(sys.stdin.fileno())
+    prctl = _prctl()
+    prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    try:
+        engine = subprocess.Popen(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=sys.stderr,
+            start_new_session=True,
+            preexec_fn=lambda: prctl(_PR_SET_PDEATHSIG, signal.SIGKILL),  # safe: one thread here
+        )
+    except OSError as error:
+        _tell(f"failed {argv[0]}: {error.strerror}")
+        return 127
+    _tell(f"started {engine.pid}")
+    _wait(engine, watched)
+    _end(engine, float(grace_seconds))
+    return engine.returncode if engine.returncode >= 0 else 128 - engine.returncode
+
+
+def _tell(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+def _signal_pipe() -> int:
+    """A descriptor on which each arriving signal can be read as one byte."""
+    readable, writable = os.pipe()
+    os.set_blocking(writable, False)
+    signal.set_wakeup_fd(writable)
+    for number in (*_STOP_SIGNALS, signal.SIGCHLD):
+        signal.signal(number, lambda number, frame: None)
+    return readable
+
+
+def _prctl() -> Callable[[int, int], object]:
+    if sys.platform != "linux":
+        return lambda option, value: None
+    call: Callable[[int, int], object] = ctypes.CDLL(None).prctl
+    return call
+
+
+def _wait(engine: subprocess.Popen[bytes], watched: list[int]) -> None:
+    """Return when the engine has ended, a stop was asked for, or the owner is gone."""
+    while engine.poll() is None:
+        for descriptor in select.select(watched, [], [])[0]:
+            # The owner never writes: from it, only the end of the pipe can be read.
+            received = os.read(descriptor, 64)
+            if not received or _STOP_SIGNALS & set(received):
+                return
+
+
+def _end(engine: subprocess.Popen[bytes], grace_seconds: float) -> None:
+    """Ask the engine to stop, then see to it that nothing of it is left."""
+    family = {engine.pid, *descendants(os.getpid())}
+    if engine.poll() is None:
+        engine.terminate()
+        _wait_until_ended(engine, family, grace_seconds)
+    for number, seconds in ((signal.SIGTERM, _TERM_SECONDS), (signal.SIGKILL, KILL_SECONDS)):
+        family.update(descendants(os.getpid()))
+        send(_living(engine, family), number)
+        _wait_until_ended(engine, family, seconds)
+
+
+def _wait_until_ended(engine: subprocess.Popen[bytes], family: set[int], seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while _living(engine, family) and time.monotonic() < deadline:
+        time.sleep(_POLL_SECONDS)
+
+
+def _living(engine: subprocess.Popen[bytes], family: set[int]) -> list[int]:
+    engine.poll()  # reaps it; whatever else was adopted is reaped by init after us
+    return [pid for pid in family if is_alive(pid)]
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,91 @@
+"""Plans and engines for the tests of serving."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from ropewalk.planner.records import (
+    Fit,
+    KvCache,
+    Memory,
+    Plan,
+    PlanRequest,
+    RopeDecision,
+)
+from ropewalk.serving.engines import launch_spec
+from ropewalk.serving.records import EngineBuild, LaunchSpec
+
+NOT_SCALED = RopeDecision(
+    decision="none",
+    type=None,
+    factor=None,
+    original_max_position_embeddings=None,
+    attention_factor=None,
+    reason="the context is within what the model was trained for",
+    source="config",
+)
+NO_MEMORY = Memory(
+    terms=(),
+    total_bytes=0,
+    high_bytes=0,
+    kv=KvCache(
+        bytes_per_token=0,
+        logical_bytes=0,
+        reserved_bytes=0,
+        state_bytes_per_sequence=0,
+        block_size=1,
+        num_blocks=0,
+        max_concurrency=None,
+    ),
+    per_device=(),
+)
+NO_BUDGET = Fit(budget_bytes=None, fits=None, max_context_len=None, max_sequences=None, table=())
+
+
+def plan_of(
+    request: PlanRequest, *, checkpoint: str, rope: RopeDecision = NOT_SCALED, memory: Memory = NO_MEMORY
+) -> Plan:
+    """A plan as far as serving reads it: the request, the rope and the memory, without a planner."""
+    return Plan(
+        request=request,
+        checkpoint=checkpoint,
+        context_len=request.context_len,
+        native_context=None,
+        supported_context=None,
+        rope=rope,
+        memory=memory,
+        fit=NO_BUDGET,
+        compute=None,
+        findings=(),
+    )
+
+
+@pytest.fixture(scope="session")
+def make_plan() -> Callable[..., Plan]:
+    """:func:`plan_of`, for tests that cannot import a conftest."""
+    return plan_of
+
+
+@pytest.fixture(scope="session")
+def embedded() -> EngineBuild:
+    """The embedded engine of this environment."""
+    if find_spec("xllamacpp") is None:
+        pytest.skip("the embedded engine is not installed")
+    return EngineBuild(name="embedded", engine="llama-server", version=None, path=sys.executable)
+
+
+@pytest.fixture(scope="session")
+def smollm2_spec(embedded: EngineBuild, smollm2: Path) -> Callable[..., LaunchSpec]:
+    """A launch of SmolLM2 on one thread; keywords are those of ``PlanRequest``."""
+
+    def spec(context_len: int = 512, *, rope: RopeDecision = NOT_SCALED, **options: object) -> LaunchSpec:
+        request = PlanRequest(context_len=context_len, engine="llama-server", **options)  # type: ignore[arg-type]
+        plan = plan_of(request, checkpoint=str(smollm2), rope=rope)
+        return launch_spec(plan, build=embedded, port=0, threads=1)
+
+    return spec
