@@ -8,9 +8,11 @@ from collections.abc import Collection
 from pathlib import Path
 
 from ropewalk.errors import CheckpointError, CheckpointMissingError
+from ropewalk.inspector.gguf import MAGIC
+from ropewalk.inspector.ggufset import choose_gguf, open_gguf
 from ropewalk.inspector.records import Checkpoint
 from ropewalk.inspector.repository import read_config, read_repository, read_single
-from ropewalk.inspector.store import FolderStore
+from ropewalk.inspector.store import FolderStore, open_regular
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*(@[\w./-]+)?", re.ASCII)
 
@@ -25,7 +27,9 @@ def open_checkpoint(source: str | os.PathLike[str], *, keep_arrays: Collection[s
     text = os.fspath(source)
     path = Path(text)
     if _exists(path):
-        return _open_folder(path, text) if path.is_dir() else _open_file(path, text)
+        if path.is_dir():
+            return _open_folder(path, text, keep_arrays)
+        return _open_file(path, text, keep_arrays)
     if _HUB_ID.fullmatch(text) and not text.endswith((".gguf", ".safetensors", ".json")):
         raise CheckpointError(f"{text}: reading from the Hub is being built")
     raise CheckpointMissingError(
@@ -40,14 +44,31 @@ def _exists(path: Path) -> bool:
         return False
 
 
-def _open_folder(path: Path, source: str) -> Checkpoint:
-    return read_repository(FolderStore(path, source=source), path=path)
+def _open_folder(path: Path, source: str, keep_arrays: Collection[str]) -> Checkpoint:
+    store = FolderStore(path, source=source)
+    names = store.names()
+    ggufs = [] if any(name.endswith(".safetensors") for name in names) else choose_gguf(names)
+    if len(ggufs) > 1:
+        raise CheckpointError(
+            f"{source} holds several GGUF models; name one of them: {', '.join(ggufs[:10])}",
+            code="ambiguous_checkpoint", where={"file": source, "choices": ggufs},
+        )  # fmt: skip
+    if ggufs:
+        return open_gguf(path / ggufs[0], source=source, keep_arrays=keep_arrays)
+    return read_repository(store, path=path)
 
 
-def _open_file(path: Path, source: str) -> Checkpoint:
+def _open_file(path: Path, source: str, keep_arrays: Collection[str]) -> Checkpoint:
     store = FolderStore(path.parent, source=source)
     if path.name.endswith(".index.json"):
         return read_repository(store, path=path.parent, index=path.name)
     if path.suffix == ".json":
         return read_config(store, path.name, path=path)
+    if path.suffix == ".gguf" or _starts_with(path, MAGIC):
+        return open_gguf(path, source=source, keep_arrays=keep_arrays)
     return read_single(store, path.name, path=path)
+
+
+def _starts_with(path: Path, magic: bytes) -> bool:
+    with open_regular(path) as stream:
+        return stream.read(len(magic)) == magic

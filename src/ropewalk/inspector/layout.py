@@ -6,8 +6,9 @@ alias, and each is as long as its shape and dtype say (safetensors 0.8.0, tensor
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from ropewalk.findings import Finding
@@ -50,10 +51,8 @@ def tensor_bytes(dtype: str, shape: Shape) -> int | None:
 def layout_findings(ranges: Sequence[Range], *, file: str, data_bytes: int) -> list[Finding]:
     """All faults of one file, each kind once, at most ``MAX_NAMED`` places named in each."""
     ordered = sorted(ranges, key=lambda entry: (entry.start, entry.end))
-    found: dict[str, list[dict[str, Any]]] = {}
-    for code, where in (*_entry_faults(ranges), *_neighbour_faults(ordered)):
-        found.setdefault(code, []).append(where)
-    findings = [_finding(code, places, file=file) for code, places in found.items()]
+    faults = chain(_entry_faults(ranges), _neighbour_faults(ordered))
+    findings = gather(faults, file=file, says=_SAYS)
     end = max((entry.end for entry in ranges), default=0)
     if end > data_bytes:
         findings.append(_truncated(ranges, end, file=file, data_bytes=data_bytes))
@@ -62,7 +61,27 @@ def layout_findings(ranges: Sequence[Range], *, file: str, data_bytes: int) -> l
     return findings
 
 
-def _entry_faults(ranges: Sequence[Range]) -> Iterator[tuple[str, dict[str, Any]]]:
+Fault = tuple[str, dict[str, Any]]
+"""A finding's code, and the place and values for its ``where``."""
+
+
+def gather(faults: Iterable[Fault], *, file: str, says: Mapping[str, str]) -> list[Finding]:
+    """One error per code: the first place in words, the others, if any, counted and under ``more``."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for code, place in faults:
+        found.setdefault(code, []).append(place)
+    findings = []
+    for code, (first, *others) in found.items():
+        message = f"{file}: {says[code].format(**first)}"
+        where = {"file": file, **first}
+        if others:
+            message += f", and {len(others):,} more like it"
+            where |= {"more": others[: MAX_NAMED - 1], "count": len(others) + 1}
+        findings.append(Finding(code, "error", message, where))
+    return findings
+
+
+def _entry_faults(ranges: Sequence[Range]) -> Iterator[Fault]:
     for entry in ranges:
         stored = entry.end - entry.start
         where: dict[str, Any] = {"tensor": entry.name, "dtype": entry.dtype, "shape": list(entry.shape)}
@@ -81,7 +100,7 @@ def _is_fraction(entry: Range) -> bool:
     return bits % 8 != 0
 
 
-def _neighbour_faults(ordered: Sequence[Range]) -> Iterator[tuple[str, dict[str, Any]]]:
+def _neighbour_faults(ordered: Sequence[Range]) -> Iterator[Fault]:
     """Holes, overlaps and aliases between ranges in the order of their offsets."""
     reached, owner = 0, None
     for entry in ordered:
@@ -106,17 +125,6 @@ _SAYS = {
     "aliased_ranges": "{tensors[0]} and {tensors[1]} claim the same bytes {range}",
     "overlapping_ranges": "{tensors[0]} and {tensors[1]} share {bytes} bytes",
 }
-
-
-def _finding(code: str, places: list[dict[str, Any]], *, file: str) -> Finding:
-    """The first place in words; the others, if any, under ``more``."""
-    first, *others = places
-    message = f"{file}: {_SAYS[code].format(**first)}"
-    where = {"file": file, **first}
-    if others:
-        message += f", and {len(others):,} more like it"
-        where |= {"more": others[: MAX_NAMED - 1], "count": len(places)}
-    return Finding(code, "error", message, where)
 
 
 def _truncated(ranges: Sequence[Range], end: int, *, file: str, data_bytes: int) -> Finding:
