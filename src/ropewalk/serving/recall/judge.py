@@ -1,0 +1,132 @@
+"""What came of a question: one outcome, decided by what the server counted first and by the answer last.
+
+A server that evaluated another prompt than the one sent has not been asked the question: ``invalid``
+says so, a miss would not.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from ropewalk.serving.client import Completion
+from ropewalk.serving.recall.prompt import Prompt
+from ropewalk.serving.recall.tasks import Task
+from ropewalk.serving.records import Outcome
+
+_THOUGHT_ENDS = re.compile(r"</think(?:ing)?>|\[/THINK\]", re.IGNORECASE)
+_THOUGHT_BEGINS = re.compile(r"<think(?:ing)?>|\[THINK\]", re.IGNORECASE)
+_GROUPED = re.compile(r"(?<!\d)\d{1,3}(?:[,'’\u202f]\d{3})+(?!\d)")  # thousands separators
+_MARKDOWN = re.compile(r"[*_`~]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """An outcome, why, and how many of the expected values stood in the answer."""
+
+    outcome: Outcome
+    detail: str | None = None
+    found: int | None = None
+
+
+def judge(
+    completion: Completion, prompt: Prompt, *, task: Task, max_tokens: int, context_len: int, opened: bool
+) -> Verdict:
+    """The outcome of an answer; ``opened`` says that the prompt had begun the answer itself."""
+    fault = _fault(completion, planned=len(prompt.tokens), context_len=context_len)
+    if fault is not None:
+        return fault
+    answer = after_thinking(completion.text)
+    if answer is None:
+        return Verdict("lost_to_reasoning", "the budget ended inside a thought")
+    verdict = score(answer, prompt.question.expected, others=prompt.others, exact=task.exact)
+    if verdict.outcome == "miss" and _cut(
+        completion, answer, prompt.question.expected, max_tokens=max_tokens, opened=opened
+    ):
+        return Verdict("truncated", f"the answer ends after {len(completion.tokens)} tokens", verdict.found)
+    return verdict
+
+
+def score(
+    answer: str, expected: Sequence[str], *, others: Iterable[str] = (), exact: bool = False
+) -> Verdict:
+    """Hit only if every expected value stands in the answer and no other candidate does.
+
+    Values are compared by normalised, token-bounded containment: wording, case, markdown and thousands
+    separators do not matter, ``36771`` is not ``3677``. A number as long as an expected one is a
+    candidate even if no needle carries it: who names two has not recalled one. ``exact`` compares
+    character by character.
+    """
+    text = answer if exact else normalise(answer)
+    found = sum(_holds(text, value, exact=exact) for value in expected)
+    wrong = next((value for value in others if _holds(text, value, exact=exact)), None)
+    if wrong is not None:
+        return Verdict("wrong_needle", f"the answer gives {wrong}", found)
+    if found < len(expected):
+        return Verdict("miss", f"{found} of {len(expected)} values" if found else None, found)
+    if not exact and (stray := _stray(text, expected)):
+        return Verdict("miss", f"the answer also gives {stray}", found)
+    return Verdict("hit", None, found)
+
+
+def after_thinking(text: str, *, reasoning: str = "") -> str | None:
+    """The answer proper: what follows the last closing tag; None where a thought was not finished.
+
+    ``reasoning`` is what a server returns apart from the answer; with nothing beside it there is none.
+    """
+    answer = _THOUGHT_ENDS.split(text)[-1]
+    if _THOUGHT_BEGINS.search(answer) or (reasoning and not answer.strip()):
+        return None
+    return answer
+
+
+def normalise(text: str) -> str:
+    """Lower case, without markdown and thousands separators."""
+    plain = _MARKDOWN.sub("", unicodedata.normalize("NFKC", text)).casefold()
+    return _GROUPED.sub(lambda match: re.sub(r"\D", "", match[0]), plain)
+
+
+def _fault(completion: Completion, *, planned: int, context_len: int) -> Verdict | None:
+    """A verdict where the server did not evaluate what was sent, or dropped it while answering."""
+    counted = completion.prompt_tokens
+    if counted is None:
+        return Verdict("invalid", "the server did not say how many tokens it evaluated")
+    if counted != planned:
+        return Verdict("invalid", f"the server evaluated {counted} tokens of {planned}")
+    if completion.truncated and planned + len(completion.tokens) > context_len:
+        return Verdict("invalid", "the server shifted its context during the answer")
+    if completion.truncated:
+        return Verdict("truncated", "the context was full before the answer ended")
+    return None
+
+
+def _cut(
+    completion: Completion, answer: str, expected: Sequence[str], *, max_tokens: int, opened: bool
+) -> bool:
+    """Whether the answer ended for want of tokens rather than of memory.
+
+    After an opening ("The magic number for X is") the value comes next or not at all: there only an
+    answer that stops inside the value, or before its own budget, was cut. A free answer may still have
+    been on its way to the value.
+    """
+    if completion.finish != "length":
+        return False
+    if not opened or len(completion.tokens) < max_tokens:
+        return True
+    tail = answer.rstrip()
+    return any(tail.endswith(value[:end]) for value in expected for end in range(3, len(value)))
+
+
+def _holds(text: str, value: str, *, exact: bool) -> bool:
+    if exact:
+        return value in text
+    return re.search(rf"(?<![^\W_]){re.escape(normalise(value))}(?![^\W_]|[.,]\d)", text) is not None
+
+
+def _stray(text: str, expected: Sequence[str]) -> str | None:
+    """A number of the same length as an expected one that is none of them."""
+    lengths = {len(value) for value in expected if value.isdecimal()}
+    numbers = re.findall(r"(?<!\d)\d+(?!\d)", text)
+    return next((number for number in numbers if len(number) in lengths and number not in expected), None)

@@ -1,0 +1,121 @@
+"""A server in memory: a word tokenizer, a chat template, and a model that finds needles by reading.
+
+Its faults are planted one at a time, to see that each is caught.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ropewalk.serving.client import Completion, PromptTooLongError
+
+_TOKEN = re.compile(r"<\|\w+\|>| ?[A-Za-z]+|[0-9]| ?[^\sA-Za-z0-9]|\s")
+_OPENING = re.compile(r"The magic number for (\w+) is$")
+BEGIN = "<|begin|>"
+
+
+@dataclass
+class FakeServer:
+    """``window`` is how many of the last tokens the model remembers, None for all."""
+
+    context: int = 4096
+    window: int | None = None
+    template: bool = True
+    begin: bool = True
+    end: bool = False
+    truncates: bool = False
+    shifts: bool = False
+    lists_all: bool = False
+    miscounts: int = 0
+    babbles: bool = False
+    answer: str | None = None
+    asked: list[tuple[int, ...]] = field(default_factory=list)
+    words: list[str] = field(default_factory=list)
+    ids: dict[str, int] = field(default_factory=dict)
+
+    def healthy(self) -> bool:
+        return True
+
+    def context_len(self) -> int:
+        return self.context
+
+    def num_sequences(self) -> int | None:
+        return 1
+
+    def model_ids(self) -> tuple[str, ...]:
+        return ("fake",)
+
+    def close(self) -> None:
+        pass
+
+    def tokenize(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]:
+        plain = text if parse_special else text.replace("<|", "< |")
+        pieces = _TOKEN.findall(plain)
+        if add_special:
+            pieces = [BEGIN] * self.begin + pieces + ["<|end|>"] * self.end
+        return [self._id(piece) for piece in pieces]
+
+    def detokenize(self, tokens: Sequence[int]) -> str:
+        return "".join(self.words[token] for token in tokens)
+
+    def apply_template(self, messages: Sequence[Mapping[str, str]]) -> str | None:
+        if not self.template:
+            return None
+        turns = "".join(f"<|{message['role']}|>\n{message['content']}<|stop|>\n" for message in messages)
+        return f"{turns}<|assistant|>\n"
+
+    def complete(
+        self,
+        prompt_tokens: Sequence[int],
+        *,
+        max_tokens: int,
+        cache_prompt: bool,
+        stop: Sequence[str] = (),
+        n_probs: int = 0,
+    ) -> Completion:
+        tokens = tuple(prompt_tokens)
+        if self.truncates and len(tokens) > self.context:
+            tokens = tokens[-self.context // 2 :]
+        if len(tokens) >= self.context and not self.truncates:
+            raise PromptTooLongError("too long", prompt_tokens=len(tokens), context_len=self.context)
+        cached = _common(self.asked[-1], tokens) if cache_prompt and self.asked else 0
+        self.asked.append(tokens)
+        answer = self.tokenize(self._answer(tokens), add_special=False, parse_special=False)
+        if self.shifts:
+            answer = (answer * self.context)[: self.context - len(tokens) + 8]
+        return Completion(
+            text=self.detokenize(answer[:max_tokens]),
+            tokens=tuple(answer[:max_tokens]),
+            prompt_tokens=len(tokens) + self.miscounts,
+            cached_tokens=min(cached, len(tokens) - 1),
+            prefill_seconds=0.001 * (len(tokens) - cached),
+            decode_tokens_per_second=50.0,
+            truncated=self.shifts,
+            finish="length" if len(answer) > max_tokens else "stop",
+        )
+
+    def _answer(self, tokens: tuple[int, ...]) -> str:
+        if self.answer is not None:
+            return self.answer
+        text = self.detokenize(tokens)
+        if self.babbles:
+            return " the old road led down to the sea." * 20
+        seen = self.detokenize(tokens[-self.window :]) if self.window else text
+        needles = dict(re.findall(r"The magic number for (\w+) is (\d+)\.", seen))
+        if self.lists_all:
+            return " " + ", ".join(needles.values())
+        key = _OPENING.search(text) or re.search(r"magic number for (\w+)\?", text)
+        return f" {needles.get(key[1], 'lost') if key else 'what'}."
+
+    def _id(self, word: str) -> int:
+        if word not in self.ids:
+            self.ids[word] = len(self.words)
+            self.words.append(word)
+        return self.ids[word]
+
+
+def _common(first: Sequence[int], second: Sequence[int]) -> int:
+    pairs = zip(first, second, strict=False)
+    return next((n for n, (a, b) in enumerate(pairs) if a != b), min(len(first), len(second)))
