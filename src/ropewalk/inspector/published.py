@@ -196,7 +196,7 @@ def contexts(facts: Mapping[str, Fact]) -> dict[str, Fact]:
     rule both are the config's length; a linear or dynamic factor multiplies it, every other scaling is
     included in it already (vLLM 0.33, config/model.py:2545-2609).
     """
-    config = _config_context(facts)
+    config = config_context(facts)
     rule = rule_for(facts)
     if rule is None:
         return {"native_context": config, "supported_context": config}
@@ -208,7 +208,8 @@ def contexts(facts: Mapping[str, Fact]) -> dict[str, Fact]:
     }
 
 
-def _config_context(facts: Mapping[str, Fact]) -> Fact:
+def config_context(facts: Mapping[str, Fact]) -> Fact:
+    """The length that the config allows, whatever was trained or published."""
     stated = facts.get("max_position_embeddings")
     if stated is None or not isinstance(stated.value, int):
         return Fact(None, "derived", "no length is stated")
