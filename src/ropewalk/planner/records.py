@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ropewalk.findings import Finding
+from ropewalk.findings import Finding, has_error
 
 Engine = Literal["vllm", "llama-server", "transformers"]
 Basis = Literal["exact", "engine_rule", "oracle", "estimate"]
@@ -22,6 +22,10 @@ class PlanRequest:
     is, say what it takes". ``arm`` chooses the rope: ``auto`` decides, ``shipped`` changes nothing,
     ``yarn:F`` forces a factor, ``unscaled`` lifts the limit without scaling (to measure what that
     does). None means the engine's own default for ``batch``, ``ubatch``, ``max_batched_tokens``.
+    ``gpu_layers``, ``cache_ram_bytes`` (limit of the prompt cache in host memory) and
+    ``context_checkpoints`` are llama-server's, which the planned command switches off unless asked for;
+    ``gpu_layers`` None puts all layers on the GPU where one is planned for. ``mtp`` drafts with the
+    checkpoint's own MTP layers.
     """
 
     context_len: int
@@ -42,6 +46,10 @@ class PlanRequest:
     engine_version: str | None = None
     allow_unvalidated: bool = False
     arm: str = "auto"
+    gpu_layers: int | None = None
+    cache_ram_bytes: int = 0
+    context_checkpoints: int = 0
+    mtp: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +76,11 @@ class RopeDecision:
 
 @dataclass(frozen=True, slots=True)
 class MemoryTerm:
-    """One named part of the memory; ``low_bytes`` <= ``bytes`` <= ``high_bytes``, equal where exact."""
+    """One named part of the memory; ``low_bytes`` <= ``bytes`` <= ``high_bytes``, equal where exact.
+
+    ``logical_bytes`` is what the model itself needs of a cache, before the engine rounds, pads and
+    replicates; None for what is no cache.
+    """
 
     name: str
     bytes: int
@@ -76,6 +88,7 @@ class MemoryTerm:
     high_bytes: int
     basis: Basis
     source: str
+    logical_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +112,10 @@ class KvCache:
 
 @dataclass(frozen=True, slots=True)
 class DeviceShare:
-    """What one device holds. ``layers`` is the half-open range ``[first, last)`` of blocks on it."""
+    """What one device holds. ``layers`` is the half-open range ``[first, last)`` of blocks on it.
+
+    ``kv_bytes`` are all its caches and states; ``high_bytes`` is what ``fits`` is judged by.
+    """
 
     device: str
     weights_bytes: int
@@ -107,6 +123,7 @@ class DeviceShare:
     total_bytes: int
     fits: bool | None
     layers: tuple[int, int]
+    high_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,13 +152,17 @@ class FitRow:
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """The verdict on the upper end of the estimate; all None without a budget."""
+    """The verdict on the upper end of the estimate; all None without a budget.
+
+    ``usable_bytes`` is the part of ``budget_bytes`` that the engine allows itself on each device.
+    """
 
     budget_bytes: int | None
     fits: bool | None
     max_context_len: int | None
     max_sequences: int | None
     table: tuple[FitRow, ...]
+    usable_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +229,10 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The answer to a :class:`PlanRequest`; ``launch`` is filled in by ``serving``."""
+    """The answer to a :class:`PlanRequest`; ``launch`` is filled in by ``serving``.
+
+    ``override_context_len`` is set where the checkpoint's own limit must be lifted to that length.
+    """
 
     request: PlanRequest
     checkpoint: str
@@ -221,4 +245,10 @@ class Plan:
     compute: Compute | None
     findings: tuple[Finding, ...]
     launch: Launch | None = None
+    override_context_len: int | None = None
     schema: str = "ropewalk.plan/1"
+
+    @property
+    def positive(self) -> bool:
+        """The verdict in one bit: not refused, not known to be too large, no finding of severity error."""
+        return self.rope.decision != "refuse" and self.fit.fits is not False and not has_error(self.findings)

@@ -1,0 +1,167 @@
+"""Work of a plan: FLOPs of prefill and decode, live cells of the mask, bytes read per token.
+
+FLOPs are 2 x multiply-adds. Left out: norms, activations, the rotation itself and softmax (below 1 %).
+"""
+
+from __future__ import annotations
+
+from ropewalk.inspector.records import LayerGroup
+from ropewalk.planner.caches import CacheType
+from ropewalk.planner.layers_cache import kept_tokens, layer_token_bytes, state_elements
+from ropewalk.planner.machine import Machine
+from ropewalk.planner.params import LinearParameters, linear_parameters
+from ropewalk.planner.records import Compute, Decode, Mask, Prefill, Speed
+from ropewalk.planner.shape import ModelShape
+
+_FAR = 1 << 40  # tokens; a crossover beyond this is none
+_STATE_BYTES = 4
+
+
+def causal_cells(tokens: int) -> int:
+    """Live cells of a causal mask: n (n + 1) / 2."""
+    return tokens * (tokens + 1) // 2
+
+
+def window_cells(tokens: int, window: int) -> int:
+    """Live cells where each token sees itself and the ``window - 1`` before it."""
+    if tokens <= window:
+        return causal_cells(tokens)
+    return window * tokens - window * (window - 1) // 2
+
+
+def chunk_cells(tokens: int, chunk: int) -> int:
+    """Live cells where attention is causal within chunks of ``chunk`` tokens."""
+    whole, rest = divmod(tokens, chunk)
+    return whole * causal_cells(chunk) + causal_cells(rest)
+
+
+def padded_cells(tokens: int, padding: int) -> int:
+    """Live cells of a causal mask whose first ``padding`` tokens are left padding."""
+    return causal_cells(tokens - padding)
+
+
+def appended_cells(cached: int, tokens: int) -> int:
+    """Live cells when ``tokens`` follow ``cached`` ones that are already in the cache."""
+    return tokens * cached + causal_cells(tokens)
+
+
+def group_cells(group: LayerGroup, tokens: int) -> int:
+    """Live cells of one head of a layer of this group."""
+    if group.kind == "chunked" and group.window:
+        return chunk_cells(tokens, group.window)
+    if group.window:
+        return window_cells(tokens, group.window)
+    return causal_cells(tokens)
+
+
+def compute_of(
+    shape: ModelShape, *, context_len: int, key: CacheType, value: CacheType, machine: Machine
+) -> Compute:
+    """The work of one sequence of ``context_len`` tokens, and of the token after it."""
+    linear = linear_parameters(shape)
+    head = shape.vocab_size * shape.hidden_size
+    # One row of logits per prompt: an engine computes no others.
+    linear_flops = 2 * (linear.active * context_len + head)
+    square = causal = 0
+    for group in shape.layers:
+        per_cell = 2 * pair_values(shape, group) * group.count
+        square += per_cell * context_len**2
+        causal += per_cell * group_cells(group, context_len)
+    prefill = Prefill(linear_flops, square, causal)
+    decode = Decode(
+        bytes_per_token=_weight_bytes_read(shape) + _cache_bytes_read(shape, context_len, key, value),
+        flops_per_token=2 * (linear.active + head) + _decode_attention(shape, context_len),
+    )
+    windows = [group.window for group in shape.layers if group.window]
+    return Compute(
+        prefill=prefill,
+        attention_share=causal / (causal + linear_flops),
+        crossover_len=_crossover(shape, linear),
+        score_matrix_bytes=context_len**2 * shape.num_attention_heads * shape.dtype_bytes,
+        mask=Mask(causal_cells(context_len), window_cells(context_len, max(windows)) if windows else None),
+        decode=decode,
+        speed=_speed(prefill, decode, machine),
+    )
+
+
+def pair_values(shape: ModelShape, group: LayerGroup) -> int:
+    """Multiply-adds of one query-key pair over all heads of one layer: scores and weighted values.
+
+    Latent attention is priced as prefill does it, with keys and values projected up.
+    """
+    if group.kind == "latent":
+        return shape.num_attention_heads * (shape.latent_key_dim + shape.latent_value_dim)
+    if group.kind in ("recurrent", "none"):
+        return 0
+    heads = group.num_attention_heads or shape.num_attention_heads
+    return heads * ((group.head_dim_k or 0) + (group.head_dim_v or 0))
+
+
+def _crossover(shape: ModelShape, linear: LinearParameters) -> int | None:
+    """The length at which causal attention costs as much as the blocks' linear layers.
+
+    Half squares (n^2 / 2) are compared, so that for full attention it is parameters / (heads x head_dim).
+    """
+
+    def attention_leads(tokens: int) -> bool:
+        cells = sum(
+            pair_values(shape, group) * group.count * _twice_cells(group, tokens) for group in shape.layers
+        )
+        return cells >= 2 * linear.active * tokens
+
+    if not attention_leads(_FAR):
+        return None
+    low, high = 0, _FAR
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if attention_leads(middle) else (middle, high)
+    return high
+
+
+def _twice_cells(group: LayerGroup, tokens: int) -> int:
+    reach = group.window or tokens
+    return tokens**2 if tokens <= reach else (2 * tokens - reach) * reach
+
+
+def _decode_attention(shape: ModelShape, context_len: int) -> int:
+    return sum(
+        2 * pair_values(shape, group) * group.count * kept_tokens(group, context_len)
+        for group in shape.layers
+    )
+
+
+def _cache_bytes_read(shape: ModelShape, context_len: int, key: CacheType, value: CacheType) -> int:
+    rows = sum(
+        layer_token_bytes(group, key, value) * group.count * kept_tokens(group, context_len)
+        for group in shape.layers
+        if group.kind != "cross"
+    )
+    states = sum(state_elements(group) * group.count for group in shape.layers)
+    return rows + 2 * _STATE_BYTES * states
+
+
+def _weight_bytes_read(shape: ModelShape) -> int:
+    """Bytes of weights that one token reads: all but the embedding table and the experts not chosen."""
+    weights = shape.weights
+    head = weights.output_head or weights.embedding
+    experts = sum(weights.experts)
+    chosen = experts * shape.num_experts_per_tok // shape.num_experts if shape.num_experts else experts
+    return head + weights.other + sum(weights.layers) - experts + chosen
+
+
+def _speed(prefill: Prefill, decode: Decode, machine: Machine) -> Speed | None:
+    """Bounds from nominal figures; None where neither is known."""
+    if machine.peak_flops is None and machine.bandwidth is None:
+        return None
+    peak, bandwidth = machine.peak_flops, machine.bandwidth
+    work = prefill.linear_flops + prefill.attention_flops_causal
+    seconds = max(
+        decode.bytes_per_token / bandwidth if bandwidth else 0.0,
+        decode.flops_per_token / peak if peak else 0.0,
+    )
+    return Speed(
+        basis="bound",
+        source="nominal peak and bandwidth of the device",
+        prefill_seconds=work / peak if peak else None,
+        decode_tokens_per_second=1 / seconds if bandwidth else None,
+    )

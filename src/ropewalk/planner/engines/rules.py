@@ -1,0 +1,45 @@
+"""What the planner asks of an engine; everything that rounds, pads or reserves is behind this."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from ropewalk.findings import Finding
+from ropewalk.planner.caches import CacheType
+from ropewalk.planner.machine import Machine
+from ropewalk.planner.records import PlanRequest
+from ropewalk.planner.shape import ModelShape
+from ropewalk.planner.terms import Priced
+
+
+class Pricer(Protocol):
+    """The memory of one model on one engine, as a function of length and number of sequences."""
+
+    def price(self, context_len: int, num_sequences: int) -> Priced:
+        """All memory for so many sequences of so many tokens; never falls as either grows."""
+        ...
+
+
+class EngineRules(Protocol):
+    """The functions of an engine's module."""
+
+    @property
+    def FIT_TYPES(self) -> tuple[str, ...]:
+        """The cache types worth a row in the table of what fits."""
+        ...
+
+    def types_of(self, shape: ModelShape, request: PlanRequest) -> tuple[CacheType, CacheType]:
+        """The cache types of keys and values. Raises :class:`UsageError` for one it does not have."""
+        ...
+
+    def pricer(self, shape: ModelShape, request: PlanRequest, machine: Machine) -> Pricer:
+        """Everything that does not depend on length and number of sequences, worked out once."""
+        ...
+
+    def usable_bytes(self, request: PlanRequest, machine: Machine) -> int | None:
+        """The part of the budget that the engine allows itself on each device; None without a budget."""
+        ...
+
+    def findings(self, shape: ModelShape, request: PlanRequest, machine: Machine) -> list[Finding]:
+        """What the engine refuses or does differently from what one would expect."""
+        ...

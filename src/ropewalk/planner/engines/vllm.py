@@ -1,0 +1,251 @@
+"""How vLLM holds a model: shards and stages, one pool of blocks per rank, what it profiles beside it.
+
+Rules of vLLM 0.32 (November 2026) unless a line says otherwise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from ropewalk.errors import UsageError
+from ropewalk.findings import Finding
+from ropewalk.planner.caches import CacheType, cache_types, find_cache_type
+from ropewalk.planner.engines.vllm_buckets import Paging, block_size, buckets_of, state_bytes
+from ropewalk.planner.engines.vllm_estimates import (
+    activations,
+    graphs,
+    latent_workspace,
+    process_overhead,
+)
+from ropewalk.planner.engines.vllm_pool import Pool, make_pool
+from ropewalk.planner.layers_cache import LogicalCache, logical_cache
+from ropewalk.planner.machine import DeviceKind, Machine
+from ropewalk.planner.parallel import check_tensor_parallel, pipeline_stages
+from ropewalk.planner.records import Basis, KvCache, MemoryTerm, PlanRequest
+from ropewalk.planner.shape import ModelShape
+from ropewalk.planner.terms import CACHES, DeviceMemory, Priced, estimate, exact
+from ropewalk.planner.weights import stage_weights
+from ropewalk.units import GIB
+
+# v1/kv_cache_interface.py and mla_attention.py:1360 of vLLM 0.32; per-token-head scales are f32.
+_SHARED_TYPES = (
+    CacheType("bfloat16", 1, 2),
+    CacheType("float16", 1, 2),
+    CacheType("fp8", 1, 1),
+    CacheType("fp8_e4m3", 1, 1),
+    CacheType("fp8_e5m2", 1, 1),
+)
+CPU_TYPES = cache_types(*_SHARED_TYPES)
+GPU_TYPES = cache_types(
+    *_SHARED_TYPES,
+    CacheType("fp8_inc", 1, 1),
+    CacheType("fp8_ds_mla", 576, 656),
+    CacheType("nvfp4_ds_mla", 576, 352),
+    CacheType("int8_per_token_head", 1, 1, head_bytes=4),
+    CacheType("fp8_per_token_head", 1, 1, head_bytes=4),
+    CacheType("int4_per_token_head", 2, 1, head_bytes=4),
+    CacheType("nvfp4", 16, 9),
+)
+FIT_TYPES = ("auto", "fp8")
+
+UTILIZATION_PERCENT = 92  # config/cache.py:102, of the device's whole memory
+# Default --max-num-batched-tokens of a server by device memory, engine/arg_utils.py:2898-2960.
+_BATCHED_TOKENS = ((160 * GIB, 16384), (70 * GIB, 8192), (0, 2048))
+_CPU_BATCHED_TOKENS = 2048
+
+
+def device_of(request: PlanRequest, machine: Machine) -> DeviceKind:
+    """CPU or GPU: as asked, else as the machine is, else a GPU."""
+    if request.device == "auto":
+        return machine.kind or "gpu"
+    return "cpu" if request.device == "cpu" else "gpu"
+
+
+def types_of(shape: ModelShape, request: PlanRequest) -> tuple[CacheType, CacheType]:
+    """The one cache type, twice; ``auto`` is the model's dtype. Raises :class:`UsageError`."""
+    if request.cache_type_k != request.cache_type_v:
+        raise UsageError(
+            f"vLLM keeps keys and values in one type, not {request.cache_type_k} and {request.cache_type_v}",
+            where={"flag": "--cache-type", "k": request.cache_type_k, "v": request.cache_type_v},
+        )
+    if request.cache_type_k == "auto":
+        kind = CacheType("auto", 1, shape.dtype_bytes)
+    else:
+        table = CPU_TYPES if request.device == "cpu" else GPU_TYPES
+        kind = find_cache_type(table, request.cache_type_k, engine="vLLM")
+    return kind, kind
+
+
+def usable_bytes(request: PlanRequest, machine: Machine) -> int | None:
+    """On a GPU the default utilisation of the budget; on the CPU all of it, as bytes are given there."""
+    if request.memory_bytes is None or device_of(request, machine) == "cpu":
+        return request.memory_bytes
+    return request.memory_bytes * UTILIZATION_PERCENT // 100
+
+
+def batched_tokens(
+    request: PlanRequest,
+    machine: Machine,
+    *,
+    context_len: int | None = None,
+    num_sequences: int | None = None,
+) -> int:
+    """``--max-num-batched-tokens``: as asked, else the server's default for the device's memory."""
+    if request.max_batched_tokens:
+        return request.max_batched_tokens
+    if device_of(request, machine) == "cpu":
+        default = _CPU_BATCHED_TOKENS * request.tensor_parallel * request.pipeline_parallel
+    else:
+        memory = machine.memory_bytes or request.memory_bytes or 0
+        default = next(tokens for floor, tokens in _BATCHED_TOKENS if memory >= floor)
+    return min(default, (num_sequences or request.num_sequences) * (context_len or request.context_len))
+
+
+def pricer(shape: ModelShape, request: PlanRequest, machine: Machine) -> VllmPricer:
+    """Work out the pool and the shards. Raises :class:`UsageError` where the ranks do not divide."""
+    check_tensor_parallel(shape.num_attention_heads, request.tensor_parallel)
+    device = device_of(request, machine)
+    key, _ = types_of(shape, request)
+    paging = Paging(device, request.tensor_parallel, key, shape.dtype_bytes, shape.state_dtype_bytes)
+    stages = pipeline_stages(shape.num_layers, request.pipeline_parallel)
+    whole = replace(paging, tensor_parallel=1)
+    states = [group for group in shape.layers if group.kind == "recurrent"]
+    return VllmPricer(
+        shape=shape,
+        request=request,
+        machine=machine,
+        device=device,
+        cache_type=key,
+        stages=stages,
+        block_size=block_size(shape, paging),
+        pool=make_pool(buckets_of(shape, paging)),
+        weights=tuple(stage_weights(shape, shape.weights, stages, request.tensor_parallel)),
+        sequence_state_bytes=sum(state_bytes(group, whole) * group.count for group in states),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class VllmPricer:
+    """What does not depend on length and number of sequences."""
+
+    shape: ModelShape
+    request: PlanRequest
+    machine: Machine
+    device: DeviceKind
+    cache_type: CacheType
+    stages: tuple[tuple[int, int], ...]
+    block_size: int
+    pool: Pool
+    weights: tuple[int, ...]
+    sequence_state_bytes: int
+
+    def in_flight(self, context_len: int, batched: int) -> int:
+        """Tokens scheduled and not yet settled: one batch per step that may run at once.
+
+        Two with the asynchronous scheduling of a GPU, one more than the stages with a pipeline
+        (config/vllm.py:577-598). Latent attention on a CPU prefills whole prompts.
+        """
+        if self.device == "gpu":
+            return batched * (len(self.stages) + 1)
+        if any(group.kind == "latent" for group in self.shape.layers):
+            return context_len
+        return batched * len(self.stages)
+
+    def price(self, context_len: int, num_sequences: int) -> Priced:
+        """The pool holds every sequence's blocks and the one block that vLLM never hands out."""
+        batched = batched_tokens(
+            self.request, self.machine, context_len=context_len, num_sequences=num_sequences
+        )
+        blocks = self.pool.group_blocks(context_len, self.in_flight(context_len, batched))
+        beside = self._beside(context_len, num_sequences, batched)
+        ranks = self.request.tensor_parallel
+        devices: list[DeviceMemory] = []
+        for number, stage in enumerate(self.stages):
+            caches = self._caches(self._pool_stage(number), blocks, num_sequences)
+            terms = (*self._weights(number), *caches, *beside)
+            names = (f"{self.device}:{number * ranks + rank}" for rank in range(ranks))
+            devices += [DeviceMemory(name, stage, terms) for name in names]
+        logical = self._logical(context_len)
+        return Priced(
+            tuple(devices),
+            self._kv(logical, devices, sum(blocks), num_sequences),
+            logical.terms(num_sequences, state_bytes=self.sequence_state_bytes),
+        )
+
+    def _weights(self, number: int) -> list[MemoryTerm]:
+        ranks = self.request.tensor_parallel
+        basis: Basis = "engine_rule" if ranks * len(self.stages) > 1 else "exact"
+        size = self.weights[number]
+        if self.shape.has_tensors:
+            terms = [exact("weights", size, "sum of the tensors", basis=basis)]
+        else:
+            terms = [estimate("weights", size, size, size, "dimensions of the config, no tensor read")]
+        if self.shape.projector_bytes and number == 0:
+            terms.append(exact("projector", self.shape.projector_bytes // ranks, "sum of the tensors"))
+        if self.shape.draft and number == len(self.stages) - 1:
+            drafter = self.shape.draft.weights_bytes // ranks
+            terms.append(exact("draft_model", drafter, "sum of the tensors; its cache is in the pool"))
+        return terms
+
+    def _pool_stage(self, number: int) -> tuple[int, int]:
+        """The layers of a stage; the last holds the draft's as well."""
+        first, last = self.stages[number]
+        drafts = sum(group.count for group in self.shape.draft.layers) if self.shape.draft else 0
+        return (first, last + drafts) if number == len(self.stages) - 1 else (first, last)
+
+    def _caches(self, stage: tuple[int, int], blocks: list[int], num_sequences: int) -> list[MemoryTerm]:
+        sizes = self.pool.cache_bytes(stage, [count * num_sequences for count in blocks])
+        null_block = self.pool.bytes_per_block(stage)
+        first = next(iter(sizes), "kv_cache")
+        sizes[first] = sizes.get(first, 0) + null_block
+        return [
+            exact(name, size, f"blocks of {self.block_size} tokens and one null block", basis="engine_rule")
+            for name, size in sizes.items()
+        ]
+
+    def _beside(self, context_len: int, num_sequences: int, batched: int) -> list[MemoryTerm]:
+        workspace = latent_workspace(
+            self.shape, context_len=context_len, num_sequences=num_sequences, block_size=self.block_size
+        )
+        terms = [
+            activations(
+                self.shape,
+                tokens=batched,
+                num_sequences=num_sequences,
+                workspace=workspace,
+                tensor_parallel=self.request.tensor_parallel,
+            )
+        ]
+        if self.device == "gpu":
+            terms.append(graphs())
+        return [*terms, process_overhead(self.shape, self.device)]
+
+    def _logical(self, context_len: int) -> LogicalCache:
+        return logical_cache(
+            self.shape.cached_layers,
+            context_len=context_len,
+            key=self.cache_type,
+            value=self.cache_type,
+            encoder_len=self.shape.encoder_len,
+        )
+
+    def _kv(
+        self, logical: LogicalCache, devices: list[DeviceMemory], per_request: int, num_sequences: int
+    ) -> KvCache:
+        num_blocks = per_request * num_sequences + 1
+        return KvCache(
+            bytes_per_token=logical.token_bytes,
+            logical_bytes=logical.kv_bytes * num_sequences,
+            reserved_bytes=sum(
+                term.bytes for device in devices for term in device.terms if term.name in CACHES
+            ),
+            state_bytes_per_sequence=self.sequence_state_bytes,
+            block_size=self.block_size,
+            num_blocks=num_blocks,
+            max_concurrency=num_blocks / per_request if per_request else None,
+        )
+
+
+def findings(shape: ModelShape, request: PlanRequest, machine: Machine) -> list[Finding]:
+    """Nothing that vLLM would refuse is left after the types and ranks were checked."""
+    return []

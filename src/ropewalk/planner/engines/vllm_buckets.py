@@ -1,0 +1,103 @@
+"""A model's layers as vLLM's cache buckets: page sizes per rank, block sizes, pages of states."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from ropewalk.inspector.records import LayerGroup
+from ropewalk.planner.caches import CacheType
+from ropewalk.planner.engines.vllm_pool import Bucket, BucketKind
+from ropewalk.planner.layers_cache import GROWING
+from ropewalk.planner.machine import DeviceKind
+from ropewalk.planner.parallel import heads_per_rank
+from ropewalk.planner.shape import ModelShape
+
+_DEFAULT_BLOCK = {"gpu": 16, "cpu": 128}  # config/cache.py; CPU_ATTN prefers 128
+_LATENT_ALIGNMENT = 128  # hybrids with latent attention, platforms/interface.py:1080
+_KINDS: dict[str, BucketKind] = {
+    "full": "full", "latent": "full", "sliding": "sliding", "chunked": "chunked", "cross": "cross",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Paging:
+    """What the sizes of pages depend on."""
+
+    device: DeviceKind
+    tensor_parallel: int
+    cache_type: CacheType
+    dtype_bytes: int
+    state_dtype_bytes: int
+
+
+def buckets_of(shape: ModelShape, paging: Paging) -> tuple[Bucket, ...]:
+    """One bucket per group of layers that keeps anything, and one per indexer."""
+    block = block_size(shape, paging)
+    buckets = []
+    for group in shape.cached_layers:
+        if group.kind in GROWING or group.kind == "cross":
+            buckets.append(_attention(shape, group, paging, block))
+        elif group.kind == "recurrent":
+            buckets.append(_state(shape, group, paging, block))
+        if group.indexer_head_dim:
+            # fp8 keys with one f32 scale per 128 values, models/deepseek_v2.py:731.
+            page = block * group.indexer_head_dim * 132 // 128
+            buckets.append(Bucket("full", group.indices, page, block, term="indexer_cache"))
+    return tuple(buckets)
+
+
+def block_size(shape: ModelShape, paging: Paging) -> int:
+    """Tokens per block: the backend's own, or as many as make an attention page hold a state."""
+    latent = any(group.kind == "latent" for group in shape.layers)
+    size = 16 if latent else _DEFAULT_BLOCK[paging.device]
+    states = [state_bytes(group, paging) for group in shape.layers if group.kind == "recurrent"]
+    tokens = [_token_bytes(group, paging) for group in shape.layers if group.kind in GROWING]
+    if not states or not tokens:
+        return size
+    unit = max(size, _LATENT_ALIGNMENT) if latent else size
+    return unit * -(-max(states) // (unit * max(tokens)))
+
+
+def _attention(shape: ModelShape, group: LayerGroup, paging: Paging, block: int) -> Bucket:
+    return Bucket(
+        kind=_KINDS[group.kind],
+        layers=group.indices,
+        page_bytes=block * _token_bytes(group, paging),
+        block_size=block,
+        window=group.window or 0,
+        pages=-(-shape.encoder_len // block) if group.kind == "cross" else 0,
+        term="cross_attention_cache" if group.kind == "cross" else "kv_cache",
+    )
+
+
+def _state(shape: ModelShape, group: LayerGroup, paging: Paging, block: int) -> Bucket:
+    """A state's page, padded to the attention page beside it.
+
+    With attention layers prefix caching is on and a request holds two states, three where a prefill
+    can leave a checkpoint (Mamba2; mamba_mixer2.py:1107); a pure state model holds one.
+    """
+    tokens = [_token_bytes(other, paging) for other in shape.layers if other.kind in GROWING]
+    page = block * max(tokens) if tokens else state_bytes(group, paging)
+    pages = 1 if not tokens else 2 + _leaves_checkpoint(group)
+    return Bucket("state", group.indices, page, block, pages=pages, term="state")
+
+
+def _leaves_checkpoint(group: LayerGroup) -> bool:
+    return any(tensor.name == "ssm" and len(tensor.shape) == 3 for tensor in group.state)
+
+
+def _token_bytes(group: LayerGroup, paging: Paging) -> int:
+    """Bytes of one token in one layer on one rank; a latent row is one head, kept on every rank."""
+    heads = heads_per_rank(group.num_key_value_heads or 1, paging.tensor_parallel)
+    kind = paging.cache_type
+    return kind.row_bytes(heads, group.head_dim_k or 0) + kind.row_bytes(heads, group.head_dim_v or 0)
+
+
+def state_bytes(group: LayerGroup, paging: Paging) -> int:
+    """Bytes of one layer's state on one rank: convolution rows at the model's dtype."""
+    total = sum(
+        prod(tensor.shape) * (paging.dtype_bytes if tensor.name == "conv" else paging.state_dtype_bytes)
+        for tensor in group.state
+    )
+    return total // paging.tensor_parallel

@@ -1,0 +1,92 @@
+"""An inspection becomes the dimensions that are planned with, weights and companions included."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ropewalk.errors import CheckpointError
+from ropewalk.inspector.records import Inspection, LayerGroup, WeightBytes
+from ropewalk.planner.params import estimated_weights
+from ropewalk.planner.shape import Draft, ModelShape
+
+# Bytes per number of the dtypes a model computes in; narrower ones are storage only.
+_COMPUTE_BYTES = {"float64": 8, "float32": 4, "F64": 8, "F32": 4}
+_NO_WEIGHTS = WeightBytes(embedding=0, output_head=0, other=0, layers=(), experts=(), mtp=0, towers=0)
+
+
+def shape_of(
+    inspection: Inspection,
+    *,
+    draft: Inspection | None = None,
+    projector: Inspection | None = None,
+    mtp: bool = False,
+) -> ModelShape:
+    """Collect the dimensions of a model and what is served beside it.
+
+    ``draft`` is a model that proposes tokens, ``projector`` a tower in a file of its own, ``mtp`` says
+    that the checkpoint's own MTP layers propose. Raises :class:`CheckpointError` naming a missing
+    dimension.
+    """
+    weights = inspection.weights
+    shape = ModelShape(
+        layers=inspection.layers,
+        num_layers=sum(group.count for group in inspection.layers),
+        hidden_size=_need(inspection, "hidden_size"),
+        intermediate_size=_count(inspection, "intermediate_size"),
+        vocab_size=_need(inspection, "vocab_size"),
+        num_attention_heads=_count(inspection, "num_attention_heads"),
+        dtype_bytes=_COMPUTE_BYTES.get(str(inspection.value("dtype")), 2),
+        num_experts=_count(inspection, "num_experts"),
+        num_experts_per_tok=_count(inspection, "num_experts_per_tok"),
+        expert_len=_count(inspection, "moe_intermediate_size"),
+        shared_expert_len=_count(inspection, "shared_expert_intermediate_size"),
+        tied=bool(inspection.value("tie_word_embeddings")),
+        mtp_layers=_count(inspection, "mtp_layers"),
+        encoder_len=_count(inspection, "encoder_len"),
+        kv_lora_rank=_count(inspection, "kv_lora_rank"),
+        q_lora_rank=_count(inspection, "q_lora_rank"),
+        latent_key_dim=_count(inspection, "qk_nope_head_dim") + _count(inspection, "qk_rope_head_dim"),
+        latent_value_dim=_count(inspection, "v_head_dim"),
+        latent_rotary_dim=_count(inspection, "qk_rope_head_dim"),
+        state_dtype_bytes=_COMPUTE_BYTES.get(str(inspection.value("mamba_ssm_dtype")), 2),
+        weights=weights or _NO_WEIGHTS,
+        has_tensors=weights is not None,
+        block=inspection.block,
+        projector_bytes=projector.checkpoint.tensor_bytes if projector else weights.towers if weights else 0,
+    )
+    if weights is None:
+        shape = replace(shape, weights=estimated_weights(shape))
+    return replace(shape, draft=_draft(shape, draft, mtp=mtp))
+
+
+def _draft(shape: ModelShape, draft: Inspection | None, *, mtp: bool) -> Draft | None:
+    if draft is not None:
+        return Draft(draft.layers, draft.checkpoint.tensor_bytes)
+    if not mtp:
+        return None
+    # An MTP layer attends like the last attention layer before it.
+    like = [group for group in shape.layers if group.kind in ("full", "latent")]
+    if not like or not shape.mtp_layers:
+        return None
+    count = shape.mtp_layers
+    return Draft((_layers_like(like[-1], count),), shape.weights.mtp)
+
+
+def _layers_like(group: LayerGroup, count: int) -> LayerGroup:
+    return replace(group, count=count, indices=tuple(range(count)))
+
+
+def _need(inspection: Inspection, name: str) -> int:
+    value = inspection.value(name)
+    if not isinstance(value, int) or value <= 0:
+        raise CheckpointError(
+            f"{inspection.checkpoint.source} does not tell {name}, and no memory can be planned without it",
+            code="config_missing",
+            where={"field": name, "value": value},
+        )
+    return value
+
+
+def _count(inspection: Inspection, name: str) -> int:
+    value = inspection.value(name)
+    return value if isinstance(value, int) else 0

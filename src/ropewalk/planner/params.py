@@ -1,0 +1,101 @@
+"""How many parameters a token's forward pass multiplies, and what a bare config's weights would take."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from math import prod
+
+from ropewalk.inspector.records import LayerGroup, WeightBytes
+from ropewalk.planner.shape import ModelShape
+
+
+@dataclass(frozen=True, slots=True)
+class LinearParameters:
+    """Matrix parameters of all blocks: stored, and those that one token uses."""
+
+    stored: int
+    active: int
+
+
+def linear_parameters(shape: ModelShape) -> LinearParameters:
+    """Parameters of the blocks' matrices; norms, embedding and head left out.
+
+    From the tensors where there are any: the typical block's own count, carried over to the other
+    blocks by their bytes (exact where all blocks are of one dtype). Else from the config.
+    """
+    if shape.block is None or not any(shape.weights.layers):
+        per_layer = [_config_parameters(shape, group) for group in shape.layers for _ in range(group.count)]
+        return LinearParameters(sum(s for s, _ in per_layer), sum(a for _, a in per_layer))
+    typical_bytes = Counter(shape.weights.layers).most_common(1)[0][0]
+    vectors = sum(tensor.parameters for tensor in shape.block.tensors if len(tensor.shape) < 2)
+    parameters, layers = shape.block.parameters, shape.weights.layers
+    stored = sum(layers) * parameters // typical_bytes - vectors * len(layers)
+    experts = sum(shape.weights.experts) * parameters // typical_bytes
+    return LinearParameters(stored, stored - experts + _chosen(shape, experts))
+
+
+def _chosen(shape: ModelShape, experts: int) -> int:
+    """The share of routed experts that one token uses."""
+    return experts * shape.num_experts_per_tok // shape.num_experts if shape.num_experts else experts
+
+
+def estimated_weights(shape: ModelShape) -> WeightBytes:
+    """What the weights of a bare config take at the model's dtype: an estimate, no tensor was read."""
+    width = shape.dtype_bytes
+    table = shape.vocab_size * shape.hidden_size * width
+    layers, experts = [], []
+    for group in shape.layers:
+        stored, _ = _config_parameters(shape, group)
+        layers += [stored * width] * group.count
+        experts += [_expert_parameters(shape) * width] * group.count
+    return WeightBytes(
+        embedding=table,
+        output_head=0 if shape.tied else table,
+        other=0,
+        layers=tuple(layers),
+        experts=tuple(experts),
+        mtp=0,
+        towers=0,
+    )
+
+
+def _config_parameters(shape: ModelShape, group: LayerGroup) -> tuple[int, int]:
+    """Matrix parameters of one block by its dimensions: stored and active."""
+    experts = _expert_parameters(shape)
+    dense = shape.shared_expert_len if experts else shape.intermediate_size
+    rest = _mixer_parameters(shape, group) + 3 * shape.hidden_size * dense
+    rest += shape.hidden_size * shape.num_experts
+    return rest + experts, rest + _chosen(shape, experts)
+
+
+def _expert_parameters(shape: ModelShape) -> int:
+    return shape.num_experts * 3 * shape.hidden_size * shape.expert_len
+
+
+def _mixer_parameters(shape: ModelShape, group: LayerGroup) -> int:
+    hidden = shape.hidden_size
+    if group.kind == "recurrent":
+        return _recurrent_parameters(shape, group)
+    heads = group.num_attention_heads or shape.num_attention_heads
+    if group.kind == "latent":
+        latent, rotary = shape.kv_lora_rank, shape.latent_rotary_dim
+        keys, values = shape.latent_key_dim, shape.latent_value_dim
+        query = heads * keys * (shape.q_lora_rank or hidden) + hidden * shape.q_lora_rank
+        return (
+            query
+            + hidden * (latent + rotary)
+            + latent * heads * (keys - rotary + values)
+            + heads * values * hidden
+        )
+    key_dim, value_dim = group.head_dim_k or 0, group.head_dim_v or 0
+    kv = (group.num_key_value_heads or 0) * (key_dim + value_dim)
+    return hidden * (heads * (key_dim + value_dim) + kv)
+
+
+def _recurrent_parameters(shape: ModelShape, group: LayerGroup) -> int:
+    """Projections in and out of a linear-attention or state-space layer, from its state's dimensions."""
+    sizes = {tensor.name: tensor.shape for tensor in group.state}
+    channels = max(sizes.get("conv", (shape.hidden_size,)))
+    inner = prod(sizes["ssm"][:2]) if len(sizes.get("ssm", ())) == 3 else channels
+    return shape.hidden_size * (channels + 2 * inner)

@@ -1,0 +1,62 @@
+"""The dimensions that every formula of the planner reads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from ropewalk.inspector.records import Block, LayerGroup, WeightBytes
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A model that proposes tokens: its layers keep a cache as long as the target's."""
+
+    layers: tuple[LayerGroup, ...]
+    weights_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class ModelShape:
+    """Dimensions of one model; None where the checkpoint does not tell.
+
+    ``dtype_bytes`` is the width it computes and caches in by default (2 unless the config says float32).
+    ``expert_len`` is the inner width of one routed expert, ``num_experts`` 0 for a dense model. The
+    ``latent_*`` dims are those of latent attention after keys and values are projected up. ``weights``
+    are estimated from the dimensions where ``has_tensors`` is False.
+    """
+
+    layers: tuple[LayerGroup, ...]
+    num_layers: int
+    hidden_size: int
+    intermediate_size: int
+    vocab_size: int
+    num_attention_heads: int
+    dtype_bytes: int
+    num_experts: int
+    num_experts_per_tok: int
+    expert_len: int
+    shared_expert_len: int
+    tied: bool
+    mtp_layers: int
+    encoder_len: int
+    kv_lora_rank: int
+    q_lora_rank: int
+    latent_key_dim: int
+    latent_value_dim: int
+    latent_rotary_dim: int
+    state_dtype_bytes: int
+    weights: WeightBytes
+    has_tensors: bool
+    block: Block | None
+    draft: Draft | None = None
+    projector_bytes: int = 0
+
+    @property
+    def cached_layers(self) -> tuple[LayerGroup, ...]:
+        """The layers and behind them those of a draft, numbered on, as where all share one pool."""
+        if self.draft is None:
+            return self.layers
+        return self.layers + tuple(
+            replace(group, indices=tuple(self.num_layers + index for index in group.indices))
+            for group in self.draft.layers
+        )
