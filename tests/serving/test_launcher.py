@@ -1,31 +1,164 @@
-"""A real server started, asked and stopped."""
+"""Starting a server: what is waited for, what is refused, and what is said when it fails."""
 
 from __future__ import annotations
 
+import json
+import os
+import signal
+import socket
+import stat
+import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from ropewalk.errors import EngineError, EngineFailedError, EngineTimeoutError
 from ropewalk.serving.launcher import start
 from ropewalk.serving.process import is_alive
-from ropewalk.serving.records import LaunchSpec
+from ropewalk.serving.records import EngineBuild, LaunchSpec
 
-pytestmark = pytest.mark.engine
+FAKE = Path(__file__).with_name("fake_llama_server.py")
+FakeSpec = Callable[..., LaunchSpec]
 
-SpecOf = Callable[..., LaunchSpec]
+
+@pytest.fixture
+def fake_spec(tmp_path: Path) -> FakeSpec:
+    """A launch of the stand-in for llama-server; keywords tell it how to misbehave."""
+    program = tmp_path / "llama-server"
+    program.write_text(f"#!{sys.executable}\n{FAKE.read_text()}")
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+
+    def spec(**fake: Any) -> LaunchSpec:
+        return LaunchSpec(
+            build=EngineBuild(name="llama-server", engine="llama-server", version=None, path=str(program)),
+            model="model.gguf",
+            argv=("-m", "model.gguf", "-a", "model", "--host", "127.0.0.1", "--port", "0"),
+            env={"FAKE": json.dumps(fake)},
+            host="127.0.0.1",
+            port=0,
+            context_len=500,
+            served_context_len=512,
+            num_sequences=1,
+        )
+
+    return spec
 
 
-def test_it_serves_what_was_planned_and_leaves_nothing(smollm2_spec: SpecOf, tmp_path: Path) -> None:
+def test_ready_is_health_and_not_the_list_of_models(fake_spec: FakeSpec, tmp_path: Path) -> None:
+    # ggml-org/llama.cpp answers /v1/models while it loads; /health is 503 until then.
     lines: list[str] = []
-    with start(smollm2_spec(1000), log_path=tmp_path / "log", on_log=lines.append) as server:
-        assert server.report.context_len == 1024
-        assert server.report.num_sequences == 1
-        assert server.report.cells == 1024
-        cache = server.report.printed("kv_cache")
-        assert cache is not None
-        assert cache.bytes == 1024 * 30 * 3 * 64 * 2 * 2  # cells x layers x heads x dim x (K, V) x f16
-        assert is_alive(server.pid)
+    with start(fake_spec(unready=3), log_path=tmp_path / "log", on_log=lines.append) as server:
+        assert server.report.context_len == 512
+        assert server.report.model_name == "model"
+        assert server.findings == ()
+        assert server.spec.port != 0
+        assert server.base_url == f"http://127.0.0.1:{server.spec.port}"
+    asked = [line.split('"')[1].split()[1] for line in lines if '"' in line]
+    assert asked[:4] == ["/health"] * 4
+    assert asked[4:7] == ["/v1/models", "/tokenize", "/completion"]
+
+
+def test_a_port_of_zero_is_replaced_in_the_arguments(fake_spec: FakeSpec, tmp_path: Path) -> None:
+    with start(fake_spec(), log_path=tmp_path / "log") as server:
+        assert server.spec.argv[-1] == str(server.spec.port)
+
+
+def test_death_while_loading_is_told_at_once_with_the_first_error(
+    fake_spec: FakeSpec, tmp_path: Path
+) -> None:
+    with pytest.raises(EngineFailedError) as caught:
+        start(fake_spec(dies="loading"), log_path=tmp_path / "log", ready_timeout=600)
+    assert str(caught.value) == (
+        "llama-server ended with status 1 while it started: "
+        "llama_model_load: error loading model: the tensors are of cheese"
+    )
+    assert caught.value.where["log"] == str(tmp_path / "log")
+
+
+def test_death_at_the_first_request_is_no_ready_server(fake_spec: FakeSpec, tmp_path: Path) -> None:
+    with pytest.raises(EngineFailedError, match=r"by SIGKILL at its first request: .* was too much"):
+        start(fake_spec(dies="request"), log_path=tmp_path / "log")
+
+
+def test_a_server_that_never_gets_ready(fake_spec: FakeSpec, tmp_path: Path) -> None:
+    with pytest.raises(EngineTimeoutError, match="not ready in time") as caught:
+        start(fake_spec(unready=10**6), log_path=tmp_path / "log", ready_timeout=0.3)
+    assert '"GET /health HTTP/1.1" 503' in str(caught.value)
+
+
+def test_a_server_that_does_not_stop_is_killed(fake_spec: FakeSpec, tmp_path: Path) -> None:
+    server = start(fake_spec(deaf=True), log_path=tmp_path / "log", grace_seconds=0.1)
+    server.stop()
     assert not is_alive(server.pid)
-    assert lines[0].startswith("# ")
-    assert any("listening" in line for line in lines)
+
+
+def test_a_shorter_context_than_planned_is_refused(fake_spec: FakeSpec, tmp_path: Path) -> None:
+    with pytest.raises(EngineError, match="takes 256 tokens per sequence; the plan is for 500") as caught:
+        start(fake_spec(context=256), log_path=tmp_path / "log")
+    assert caught.value.code == "slot_context_capped"
+    assert caught.value.where == {"planned": 500, "reported": 256}
+
+
+def test_a_shorter_context_can_be_accepted_and_is_a_finding_then(fake_spec: FakeSpec, tmp_path: Path) -> None:
+    with start(fake_spec(context=256), log_path=tmp_path / "log", allow_other_context=True) as server:
+        assert [finding.code for finding in server.findings] == ["slot_context_capped"]
+
+
+def test_a_longer_context_is_another_plan(fake_spec: FakeSpec, tmp_path: Path) -> None:
+    with pytest.raises(EngineError) as caught:
+        start(fake_spec(context=1024), log_path=tmp_path / "log")
+    assert caught.value.code == "slot_context_differs"
+
+
+def test_a_port_where_another_server_listens(fake_spec: FakeSpec, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        with pytest.raises(EngineError, match="another server answers there") as caught:
+            start(replace(fake_spec(), port=port), log_path=tmp_path / "log")
+    assert caught.value.code == "port_in_use"
+    assert caught.value.exit_status == 4
+    assert caught.value.where == {"host": "127.0.0.1", "port": port}
+    assert not (tmp_path / "log").exists()
+
+
+def test_an_answer_with_another_model_is_another_server(fake_spec: FakeSpec, tmp_path: Path) -> None:
+    with pytest.raises(EngineError, match="serves other, not model") as caught:
+        start(fake_spec(name="other"), log_path=tmp_path / "log")
+    assert caught.value.code == "port_in_use"
+
+
+def test_an_interrupt_leaves_nothing(fake_spec: FakeSpec, tmp_path: Path) -> None:
+    pids: list[int] = []
+
+    def interrupt(line: str) -> None:
+        if line.startswith("I worker"):
+            pids.append(int(line.split()[-1]))
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        start(fake_spec(worker=True), log_path=tmp_path / "log", on_log=interrupt)
+    assert len(pids) == 1
+    assert not is_alive(pids[0])
+
+
+def test_settings_of_the_engine_in_the_environment_are_not_passed_on(
+    fake_spec: FakeSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LLAMA_ARG_ROPE_SCALE", "4")
+    with start(fake_spec(), log_path=tmp_path / "log"):
+        pass
+    assert "LLAMA_ARG" not in (tmp_path / "log").read_text()
+
+
+def test_a_server_that_dies_while_it_serves(fake_spec: FakeSpec, tmp_path: Path) -> None:
+    with start(fake_spec(), log_path=tmp_path / "log") as server:
+        server.require_alive()
+        os.kill(server.pid, signal.SIGKILL)
+        assert server.wait(10)
+        with pytest.raises(EngineError, match="cannot be reached"):
+            server.client.context_len()
+        with pytest.raises(EngineFailedError, match="by SIGKILL while it served"):
+            server.require_alive()

@@ -15,7 +15,7 @@ from ropewalk.serving.process import descendants, send
 from ropewalk.serving.warden import KILL_SECONDS
 
 _WARDEN = (sys.executable, "-P", "-m", "ropewalk.serving.warden")  # -P: not from the working folder
-_SLACK_SECONDS = 10.0  # a busy machine; the warden itself needs two pauses of KILL_SECONDS at the most
+_SLACK_SECONDS = 10.0  # for the warden itself on a busy machine
 
 
 class EngineProcess:
@@ -28,7 +28,7 @@ class EngineProcess:
     def __init__(
         self, argv: Sequence[str], *, env: Mapping[str, str], log_path: Path, grace_seconds: float
     ) -> None:
-        self._patience = grace_seconds + 2 * KILL_SECONDS + _SLACK_SECONDS
+        self._patience = grace_seconds + KILL_SECONDS + _SLACK_SECONDS
         _begin_log(log_path, argv)
         with log_path.open("ab") as log:
             self._warden = subprocess.Popen(
@@ -69,8 +69,8 @@ class EngineProcess:
             self._warden.wait()
 
     def _started(self, log_path: Path) -> int:
-        assert self._warden.stdout is not None
-        word, _, rest = self._warden.stdout.readline().strip().partition(" ")
+        said = self._warden.stdout.readline() if self._warden.stdout else ""
+        word, _, rest = said.strip().partition(" ")
         if word != "started":
             raise EngineFailedError(
                 f"the engine cannot be started: {rest or 'its warden ended'}", where={"log": str(log_path)}

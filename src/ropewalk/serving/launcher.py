@@ -60,6 +60,10 @@ class RunningServer:
         self.client.close()
         self._process.stop()
 
+    def wait(self, seconds: float) -> bool:
+        """Wait at most so long for the server to end by itself; whether it did."""
+        return self._process.wait(seconds)
+
     def require_alive(self) -> None:
         """Raise :class:`EngineFailedError` with the engine's last words if it has ended."""
         if self._process.ended():
@@ -135,17 +139,30 @@ class _StartUp:
                 raise self._failure("while it started")
             if time.monotonic() > self.deadline:
                 raise self._timeout()
+        names = self._answer_once(name)
+        if name not in names:
+            raise EngineError(
+                f"{_authority(self.spec)} serves {', '.join(names)}, not {name}: another server is there",
+                code="port_in_use",
+                where={"port": self.spec.port, "expected": name, "served": list(names)},
+            )
+        if self.process.ended():
+            raise self._failure("at its first request")
+
+    def _answer_once(self, name: str) -> tuple[str, ...]:
+        """Have one token generated; returns the names of the models that the server lists. On a shared
+        port another server may answer: one that does not list ``name`` is not asked."""
         try:
-            self._require_name(name)
-            tokens = self.client.tokenize("Hello", add_special=True, parse_special=True)
-            left = max(self.deadline - time.monotonic(), 1.0)
-            self.client.complete(tokens, max_tokens=1, cache_prompt=False, timeout_seconds=left)
+            names = self.client.model_ids()
+            if name in names:
+                tokens = self.client.tokenize("Hello", add_special=True, parse_special=True)
+                left = max(self.deadline - time.monotonic(), 1.0)
+                self.client.complete(tokens, max_tokens=1, cache_prompt=False, timeout_seconds=left)
         except EngineError:
             if self.process.wait(_DYING_SECONDS):
                 raise self._failure("at its first request") from None
             raise
-        if self.process.ended():
-            raise self._failure("at its first request")
+        return names
 
     def read_report(
         self, adapter: Adapter, *, allow_other_context: bool
@@ -163,16 +180,6 @@ class _StartUp:
         if finding and not allow_other_context:
             raise EngineError(finding.message, code=finding.code, where=finding.where)
         return report, (finding,) if finding else ()
-
-    def _require_name(self, name: str) -> None:
-        """On a shared port another server may answer; it is not this one's model that it names."""
-        names = self.client.model_ids()
-        if name not in names:
-            raise EngineError(
-                f"{_authority(self.spec)} serves {', '.join(names)}, not {name}: another server is there",
-                code="port_in_use",
-                where={"port": self.spec.port, "expected": name, "served": list(names)},
-            )
 
     def _tell_log(self) -> None:
         lines = self.log.read_new()
@@ -232,7 +239,7 @@ def _argv_of(spec: LaunchSpec) -> Iterator[tuple[str, ...]]:
     from ropewalk.serving.engines.llama_server import with_model
     from ropewalk.serving.gguf_override import patched_copy
 
-    with patched_copy(spec.model, context_len=spec.override_context_len) as copy:
+    with patched_copy(Path(spec.model), context_len=spec.override_context_len) as copy:
         yield with_model(spec.argv, str(copy))
 
 

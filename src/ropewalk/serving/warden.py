@@ -25,7 +25,7 @@ from collections.abc import Callable, Sequence
 from ropewalk.serving.process import descendants, is_alive, send
 
 KILL_SECONDS = 5.0  # how long a killed process may take to leave the process table
-_TERM_SECONDS = 2.0  # what outlived its server gets no longer to tidy up
+_TERM_SECONDS = 1.0  # workers that outlive their server had its word to stop already
 _POLL_SECONDS = 0.02
 _STOP_SIGNALS = {signal.SIGTERM, signal.SIGINT}
 _PR_SET_PDEATHSIG = 1  # Linux, include/uapi/linux/prctl.h
@@ -90,20 +90,22 @@ def _wait(engine: subprocess.Popen[bytes], watched: list[int]) -> None:
 
 
 def _end(engine: subprocess.Popen[bytes], grace_seconds: float) -> None:
-    """Ask the engine to stop, then see to it that nothing of it is left."""
+    """Ask the engine to stop, then see to it that nothing it began is left."""
     family = {engine.pid, *descendants(os.getpid())}
     if engine.poll() is None:
         engine.terminate()
-        _wait_until_ended(engine, family, grace_seconds)
-    for number, seconds in ((signal.SIGTERM, _TERM_SECONDS), (signal.SIGKILL, KILL_SECONDS)):
-        family.update(descendants(os.getpid()))
-        send(_living(engine, family), number)
-        _wait_until_ended(engine, family, seconds)
+        _wait_until(lambda: engine.poll() is not None, grace_seconds)
+    family.update(descendants(os.getpid()))
+    workers = family - {engine.pid}
+    send(_living(engine, workers), signal.SIGTERM)
+    _wait_until(lambda: not _living(engine, workers), _TERM_SECONDS)
+    send(_living(engine, family), signal.SIGKILL)
+    _wait_until(lambda: not _living(engine, family), KILL_SECONDS)
 
 
-def _wait_until_ended(engine: subprocess.Popen[bytes], family: set[int], seconds: float) -> None:
+def _wait_until(happened: Callable[[], bool], seconds: float) -> None:
     deadline = time.monotonic() + seconds
-    while _living(engine, family) and time.monotonic() < deadline:
+    while not happened() and time.monotonic() < deadline:
         time.sleep(_POLL_SECONDS)
 
 

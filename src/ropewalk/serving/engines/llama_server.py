@@ -9,8 +9,11 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Sequence
+from pathlib import Path, PurePath
 
-from ropewalk.planner.engines.llama_server import slots_of, types_of
+from ropewalk.planner.caches import CacheType, find_cache_type
+from ropewalk.planner.engines.llama_server import CACHE_TYPES
+from ropewalk.planner.engines.llama_slots import resolve_slots
 from ropewalk.planner.records import Plan
 from ropewalk.serving.engines import llama_log
 from ropewalk.serving.engines.llama_client import LlamaClient
@@ -41,10 +44,16 @@ def launch_spec(
     where the value cache is quantised and the plan leaves it open: the engine refuses that without.
     """
     request = plan.request
-    slots = slots_of(request)
+    slots = resolve_slots(
+        plan.context_len * request.num_sequences,
+        num_slots=request.num_sequences,
+        unified=request.kv_unified,
+        batch=request.batch,
+        ubatch=request.ubatch,
+    )
     override = plan.context_len if request.arm == "unscaled" else None
     argv = (
-        *("-m", model, "-c", str(slots.n_ctx), "-np", str(slots.num_slots)),
+        *("-m", model, "-a", model_name(model), "-c", str(slots.n_ctx), "-np", str(slots.num_slots)),
         *_sharing(plan),
         *("-b", str(slots.n_batch), "-ub", str(slots.n_ubatch)),
         *_cache(plan),
@@ -69,6 +78,11 @@ def launch_spec(
     )
 
 
+def model_name(model: str) -> str:
+    """A name for requests that does not depend on where the file lies; a comma would make it two."""
+    return PurePath(model).name.removesuffix(".gguf").replace(",", "_")
+
+
 def program(build: EngineBuild) -> tuple[str, ...]:
     """What goes before the arguments to start this build."""
     if build.name == "embedded":
@@ -83,7 +97,7 @@ def command_of(spec: LaunchSpec) -> str:
 
 def served_name(argv: Sequence[str]) -> str:
     """The name under which a server with these arguments lists its model."""
-    return argv[argv.index("-m") + 1]
+    return argv[argv.index("-a") + 1]
 
 
 def with_model(argv: Sequence[str], model: str) -> tuple[str, ...]:
@@ -120,7 +134,7 @@ def _sharing(plan: Plan) -> tuple[str, ...]:
 def _cache(plan: Plan) -> tuple[str, ...]:
     """Types of the cache, and the caches beside it that would take gigabytes unasked."""
     request = plan.request
-    key, value = types_of(request)
+    key, value = _cache_type(request.cache_type_k), _cache_type(request.cache_type_v)
     flash = "on" if value.quantised and request.flash_attn == "auto" else request.flash_attn
     return (
         *("-ctk", key.name, "-ctv", value.name, "-fa", flash),
@@ -128,6 +142,10 @@ def _cache(plan: Plan) -> tuple[str, ...]:
         *("--cache-ram", str(-(-request.cache_ram_bytes // MIB))),
         *("--ctx-checkpoints", str(request.context_checkpoints)),
     )
+
+
+def _cache_type(name: str) -> CacheType:
+    return find_cache_type(CACHE_TYPES, "f16" if name == "auto" else name, engine="llama-server")
 
 
 def _layers(plan: Plan) -> tuple[str, ...]:
@@ -140,4 +158,4 @@ def _override_flags(model: str, context_len: int) -> tuple[str, str]:
     """The checkpoint's own limit lifted, and nothing scaled."""
     from ropewalk.serving.gguf_override import context_key
 
-    return (_OVERRIDE, f"{context_key(model)}=int:{context_len}")
+    return (_OVERRIDE, f"{context_key(Path(model))}=int:{context_len}")

@@ -1,0 +1,143 @@
+"""What this machine has: processor, memory within the limits of its container, NVIDIA devices."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from ropewalk.serving.cgroups import memory_limits
+from ropewalk.serving.records import Machine
+from ropewalk.units import KIB, MIB, format_gib
+
+_ASK_SECONDS = 20.0
+_NVIDIA_QUERY = ("--query-gpu=index,name,memory.total,memory.free", "--format=csv,noheader,nounits")
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A device that can hold a model. ``id`` is what ``--device`` takes; unknown sizes are None.
+
+    ``free_bytes`` is what could be had now without swapping: caches of files count as free.
+    """
+
+    id: str
+    kind: Literal["cpu", "gpu"]
+    name: str
+    memory_bytes: int | None
+    free_bytes: int | None
+
+
+def find_devices(root: Path = Path("/")) -> tuple[Device, ...]:
+    """GPUs first, then the processor with the memory of the host."""
+    return (*_nvidia(), _cpu(root))
+
+
+def find_device(name: str) -> Device | None:
+    """The device that ``--device`` names; ``auto`` is the first. None where there is no such device."""
+    devices = find_devices()
+    if name == "auto":
+        return devices[0]
+    wanted = "cuda:0" if name in ("cuda", "gpu") else name
+    return next((device for device in devices if device.id == wanted), None)
+
+
+def this_machine() -> Machine:
+    """Where a measurement is made."""
+    cpu = _cpu(Path("/"))
+    return Machine(
+        platform=f"{platform.system()} {platform.release()} {platform.machine()}",
+        cpu=cpu.name,
+        cores=_cores(),
+        memory_bytes=cpu.memory_bytes or 0,
+        devices=tuple(_described(device) for device in _nvidia()),
+    )
+
+
+def _cpu(root: Path) -> Device:
+    total, free = _host_memory(root)
+    return Device("cpu", "cpu", _cpu_name(root), total, free)
+
+
+def _host_memory(root: Path) -> tuple[int | None, int | None]:
+    """Total and free bytes, each the least of what the host has and every group of ours allows."""
+    sizes = _meminfo(root) or _physical()
+    for limit in memory_limits(root):
+        total, free = sizes
+        if total is None or limit.limit_bytes >= total:
+            continue
+        left = max(limit.limit_bytes - limit.used_bytes, 0)
+        sizes = limit.limit_bytes, left if free is None else min(free, left)
+    return sizes
+
+
+def _meminfo(root: Path) -> tuple[int | None, int | None] | None:
+    try:
+        lines = (root / "proc/meminfo").read_text().splitlines()
+    except OSError:
+        return None
+    sizes = {name: int(rest.split()[0]) * KIB for name, _, rest in (line.partition(":") for line in lines)}
+    return sizes.get("MemTotal"), sizes.get("MemAvailable")
+
+
+def _physical() -> tuple[int | None, int | None]:
+    """POSIX tells the total; what is free without swapping, macOS does not say in one number."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"), None
+    except (OSError, ValueError):
+        return None, None
+
+
+def _cpu_name(root: Path) -> str:
+    try:
+        lines = (root / "proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    if names:
+        return names[0]
+    said = _run(["sysctl", "-n", "machdep.cpu.brand_string"])
+    return said.strip() or platform.processor() or platform.machine()
+
+
+def _cores() -> int:
+    """Cores that this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _nvidia() -> tuple[Device, ...]:
+    """NVIDIA devices by the tool that comes with every driver; it counts in MiB."""
+    lines = _run(["nvidia-smi", *_NVIDIA_QUERY]).splitlines()
+    return tuple(_nvidia_device(line) for line in lines if line.count(",") == 3)
+
+
+def _nvidia_device(line: str) -> Device:
+    index, name, total, free = (field.strip() for field in line.split(","))
+    return Device(f"cuda:{index}", "gpu", name, _mib(total), _mib(free))
+
+
+def _mib(text: str) -> int | None:
+    """``[N/A]`` on devices that share the host's memory."""
+    return int(text) * MIB if text.isdecimal() else None
+
+
+def _described(device: Device) -> str:
+    memory = "" if device.memory_bytes is None else f", {format_gib(device.memory_bytes)}"
+    return f"{device.id} {device.name}{memory}"
+
+
+def _run(argv: list[str]) -> str:
+    """What a tool prints; nothing where it is absent or fails."""
+    if shutil.which(argv[0]) is None:
+        return ""
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=_ASK_SECONDS)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout if done.returncode == 0 else ""
