@@ -1,0 +1,17 @@
+"""The command line: one file per command, each loaded only when it is called."""
+
+from __future__ import annotations
+
+import sys
+
+__all__ = ["main"]
+
+
+def main() -> None:
+    """Run the command line of this process and exit with its status."""
+    from ropewalk.cli.app import run
+
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")  # a narrow encoding must not end a page half-way
+    sys.exit(run(sys.argv[1:]))

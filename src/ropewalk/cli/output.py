@@ -1,0 +1,56 @@
+"""Where output goes: one JSON document or one page to standard output, the rest to standard error."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+from ropewalk.jsonio import dumps
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+
+def document(record: Any) -> None:
+    """Write a record as JSON in UTF-8, whatever the terminal's encoding."""
+    # A file name that is not UTF-8 becomes a JSON escape instead of an error.
+    data = (dumps(record) + "\n").encode("utf-8", "backslashreplace")
+    try:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        _reader_left()
+
+
+def write(text: str) -> None:
+    """Write text; a reader that went away (``| head``) does not change the command's verdict."""
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _reader_left()
+
+
+def page(renderable: RenderableType) -> None:
+    """Write a page for people, with colour only where a terminal shows it."""
+    screen = console()
+    with screen.capture() as shown:
+        screen.print(renderable, crop=False)
+    write("".join(line.rstrip() + "\n" for line in shown.get().splitlines()))
+
+
+def console(*, stderr: bool = False) -> Console:
+    """A rich console; ``NO_COLOR`` and ``TERM=dumb`` mean no escape codes at all, bold included."""
+    from rich.console import Console
+
+    plain = bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
+    return Console(
+        stderr=stderr, color_system=None if plain else "auto", highlight=False, markup=False, emoji=False
+    )
+
+
+def _reader_left() -> None:
+    """Send what is still to come nowhere, so that the flush at exit does not fail again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

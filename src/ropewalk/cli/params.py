@@ -1,0 +1,110 @@
+"""Parameter types of the command line: token counts and sizes with units, and the options of a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ropewalk.cli.command import option
+from ropewalk.errors import UsageError
+from ropewalk.units import parse_size, parse_tokens
+
+if TYPE_CHECKING:
+    _IntegerType = click.ParamType[int, str]
+else:
+    _IntegerType = click.ParamType  # generic only since click 8.4
+
+
+class UnitType(_IntegerType):
+    """A whole number that may carry a unit; what it came to is echoed beside a JSON document.
+
+    A page shows the number itself, so the echo would only stand in front of the verdict there.
+    """
+
+    def __init__(self, name: str, parse: Callable[[str], int], noun: str) -> None:
+        self.name = name
+        self._parse = parse
+        self._noun = noun
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The count that ``value`` stands for; a usage error names the option."""
+        if isinstance(value, int):
+            return value
+        try:
+            count = self._parse(value)
+        except UsageError as error:
+            self.fail(error.message, param, ctx)
+        if ctx is not None and ctx.params.get("as_json") and not value.isdecimal():
+            click.echo(f"{param.opts[0] if param else ''} {value} = {count:,} {self._noun}", err=True)
+        return count
+
+
+TOKENS = UnitType("tokens", parse_tokens, "tokens")
+SIZE = UnitType("size", parse_size, "bytes")
+ENGINES = ("vllm", "llama-server", "transformers")
+COUNT = click.IntRange(min=1)
+
+context_option = option(
+    "--context", "context_len", type=TOKENS, required=True,
+    help="Tokens per sequence, prompt and answer together: 131072, 128k (x 1024), 1M (x 1024^2).",
+)  # fmt: skip
+
+_REQUEST, _MEMORY, _ENGINE = "What to serve", "Memory", "Engine"
+_PLAN_OPTIONS = (
+    option("--sequences", "num_sequences", type=COUNT, group=_REQUEST, metavar="N",
+           help="Sequences held at once, each of the full context.  [default: 1]"),
+    option("--arm", metavar="ARM", group=_REQUEST,
+           help="Rope: auto, shipped (as it is), yarn:F (this factor), unscaled (only lift the limit)."),
+    option("--allow-unvalidated", is_flag=True, default=None, group=_REQUEST,
+           help="Go past what the publisher of the model describes."),
+    option("--mtp", is_flag=True, default=None, group=_REQUEST,
+           help="Draft with the checkpoint's own MTP layers."),
+    option("--memory", "memory_bytes", type=SIZE, group=_MEMORY,
+           help="Budget per device: 24GiB, 24GB (10^9) or bytes. Without it: what it takes."),
+    option("--cache-type", metavar="T", group=_MEMORY, help="KV cache type of keys and values."),
+    option("--cache-type-k", metavar="T", group=_MEMORY, help="KV cache type of the keys alone."),
+    option("--cache-type-v", metavar="T", group=_MEMORY, help="KV cache type of the values alone."),
+    option("--cache-ram", "cache_ram_bytes", type=SIZE, group=_MEMORY,
+           help="llama-server: prompt cache in host memory; off unless given."),
+    option("--context-checkpoints", type=COUNT, metavar="N", group=_MEMORY,
+           help="llama-server: checkpoints per sequence; off unless given."),
+    option("--engine", type=click.Choice(ENGINES), group=_ENGINE,
+           help="Default: llama-server for a GGUF, vllm for everything else."),
+    option("--engine-version", metavar="V", group=_ENGINE,
+           help="Plan for this version instead of the installed one."),
+    option("--device", metavar="D", group=_ENGINE, help="auto, cpu, cuda:0, ..."),
+    option("--tensor-parallel", type=COUNT, metavar="N", group=_ENGINE, help="Devices per layer."),
+    option("--pipeline-parallel", type=COUNT, metavar="N", group=_ENGINE, help="Stages of layers."),
+    option("--max-batched-tokens", type=COUNT, metavar="N", group=_ENGINE,
+           help="vLLM: tokens in flight per step."),
+    option("--batch", type=COUNT, metavar="N", group=_ENGINE, help="llama-server: logical batch."),
+    option("--ubatch", type=COUNT, metavar="N", group=_ENGINE, help="llama-server: physical batch."),
+    option("--flash-attn", type=click.Choice(["on", "off", "auto"]), group=_ENGINE,
+           help="llama-server: flash attention."),
+    option("--gpu-layers", type=click.IntRange(min=0), metavar="N", group=_ENGINE,
+           help="llama-server: layers on the GPU."),
+    option("--kv-unified/--no-kv-unified", default=None, group=_ENGINE,
+           help="llama-server: one pool for all sequences, or one each."),
+    option("--swa-full", is_flag=True, default=None, group=_ENGINE,
+           help="llama-server: keep all of a sliding window layer's cache."),
+)  # fmt: skip
+
+
+def plan_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that ``plan``, ``serve`` and ``measure`` have in common."""
+    for add in reversed(_PLAN_OPTIONS):
+        command = add(command)
+    return command
+
+
+def request_fields(options: dict[str, Any]) -> dict[str, Any]:
+    """What was given, by the names of ``PlanRequest``; its own defaults hold for the rest."""
+    fields = {name: value for name, value in options.items() if value is not None}
+    both = fields.pop("cache_type", None)
+    if both is None:
+        return fields
+    if "cache_type_k" in fields or "cache_type_v" in fields:
+        raise UsageError("--cache-type sets keys and values; give it, or --cache-type-k and --cache-type-v")
+    return fields | {"cache_type_k": both, "cache_type_v": both}

@@ -1,0 +1,41 @@
+"""``ropewalk plan``: what it takes to serve a checkpoint at a context length."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from ropewalk import core
+from ropewalk.cli import output
+from ropewalk.cli.command import Command, checkpoint_argument, json_option, option
+from ropewalk.cli.params import context_option, plan_options, request_fields
+
+
+@click.command(
+    "plan",
+    cls=Command,
+    examples="""
+        ropewalk plan ./Qwen3-8B --context 128k --engine vllm --memory 48GiB
+        ropewalk plan model.gguf --context 32k --sequences 4 --cache-type q8_0
+        ropewalk plan ./Qwen3-8B --context 64k --json | jq -r .launch.command > serve.sh
+    """,
+)
+@checkpoint_argument
+@context_option
+@plan_options
+@option("--sources", is_flag=True, help="Show where the rule of each memory term was read.")
+@json_option
+def command(checkpoint: str, context_len: int, sources: bool, as_json: bool, **options: Any) -> int:
+    """Decide the rope scaling, count the memory as the engine allocates it, and write the command.
+
+    Exit status 1 where it does not fit the budget or is refused.
+    """
+    plan = core.plan(checkpoint, context_len=context_len, **request_fields(options))
+    if as_json:
+        output.document(plan)
+    else:
+        from ropewalk.report.plan import plan_page
+
+        output.page(plan_page(plan, sources=sources))
+    return 0 if plan.positive else 1

@@ -1,0 +1,134 @@
+"""Recall cells as the grid that every report draws: lengths by arms by depths."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ropewalk.serving.recall.statistics import wilson
+from ropewalk.serving.records import ArmResult, Measurement, Outcome, RecallCell
+
+_NOT_JUDGED: frozenset[Outcome] = frozenset({"refused", "invalid", "error"})
+_HEIGHTS = "▁▂▃▄▅▆▇"
+
+
+class Mark(NamedTuple):
+    """How an outcome is shown: a symbol that needs no colour, words, a style of the terminal."""
+
+    symbol: str
+    words: str
+    style: str
+
+
+MARKS: dict[str, Mark] = {
+    "hit": Mark("■", "hit", "green"),
+    "miss": Mark("·", "miss", "red"),
+    "wrong_needle": Mark("x", "wrong value", "magenta"),
+    "refused": Mark("–", "refused by the server", "dim"),
+    "truncated": Mark("t", "answer cut off", "yellow"),
+    "lost_to_reasoning": Mark("r", "lost to reasoning", "yellow"),
+    "invalid": Mark("!", "invalid: other tokens evaluated than sent", "yellow"),
+    "error": Mark("e", "no answer", "yellow"),
+}
+PARTIAL = Mark("▄", "part of the trials", "cyan")
+
+
+@dataclass(frozen=True, slots=True)
+class Square:
+    """One depth: its mark, hits and trials, and what to say about it in words."""
+
+    mark: Mark
+    hits: int
+    trials: int
+    depth: float
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class Strip:
+    """One arm at one length: a square per depth, and all depths pooled."""
+
+    squares: tuple[Square, ...]
+    hits: int
+    judged: int
+    interval: tuple[float, float] | None
+    refused: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Heatmap:
+    """One task: ``rows[length][arm]``, lengths ascending, arms as measured; None where an arm was not run."""
+
+    task: str
+    arms: tuple[ArmResult, ...]
+    rows: dict[int, tuple[Strip | None, ...]]
+
+    def marks(self) -> list[Mark]:
+        """The marks that occur, hits first: the legend."""
+        used = {s.mark for row in self.rows.values() for strip in row if strip for s in strip.squares}
+        partial = [PARTIAL] if any(mark.words == PARTIAL.words for mark in used) else []
+        return [mark for mark in MARKS.values() if mark in used] + partial
+
+
+def heatmaps(measurement: Measurement) -> list[Heatmap]:
+    """A heatmap per task, in the order in which the tasks were run."""
+    tasks = dict.fromkeys(cell.task for arm in measurement.arms for cell in arm.cells)
+    return [_heatmap(task, measurement.arms) for task in tasks]
+
+
+def arm_name(arm: ArmResult) -> str:
+    """``YaRN 1.5 (12,288)``: the arm and the context that its server serves."""
+    return f"{arm.label} ({arm.context_reported or arm.context_planned:,})"
+
+
+def _heatmap(task: str, arms: Sequence[ArmResult]) -> Heatmap:
+    cells = [[cell for cell in arm.cells if cell.task == task] for arm in arms]
+    lengths = sorted({cell.length for own in cells for cell in own})
+    rows = {
+        length: tuple(_strip([cell for cell in own if cell.length == length]) for own in cells)
+        for length in lengths
+    }
+    return Heatmap(task, tuple(arms), rows)
+
+
+def _strip(cells: Sequence[RecallCell]) -> Strip | None:
+    if not cells:
+        return None
+    squares = tuple(_square(cell) for cell in sorted(cells, key=lambda cell: cell.depth))
+    hits = sum(cell.hits for cell in cells)
+    judged = sum(_judged(cell) for cell in cells)
+    refused = all(set(cell.outcomes) == {"refused"} for cell in cells)
+    return Strip(squares, hits, judged, wilson(hits, judged), refused)
+
+
+def _judged(cell: RecallCell) -> int:
+    return sum(count for outcome, count in cell.outcomes.items() if outcome not in _NOT_JUDGED)
+
+
+def _square(cell: RecallCell) -> Square:
+    counts = Counter({outcome: count for outcome, count in cell.outcomes.items() if count})
+    told = ", ".join(f"{count} {MARKS[outcome].words}" for outcome, count in counts.most_common())
+    return Square(_mark(cell, counts), cell.hits, cell.trials, cell.depth, f"at {cell.depth:.0%}: {told}")
+
+
+def _mark(cell: RecallCell, counts: Counter[str]) -> Mark:
+    """One outcome's own mark; a height where some trials hit; the commonest failure where none did."""
+    if 0 < cell.hits < cell.trials:
+        height = _HEIGHTS[cell.hits * len(_HEIGHTS) // cell.trials]
+        return PARTIAL._replace(symbol=height)
+    return MARKS[counts.most_common(1)[0][0]] if counts else MARKS["error"]
+
+
+def pooled(strip: Strip) -> str:
+    """``3/5 23–88%``: hits of judged trials and the 95 % interval, or why there is none."""
+    if strip.interval is None:
+        return "refused" if strip.refused else "not judged"
+    low, high = strip.interval
+    return f"{strip.hits}/{strip.judged} {low * 100:.0f}–{high * 100:.0f}%"
+
+
+def lengths_of_speed(arms: Iterable[ArmResult]) -> list[int]:
+    """All prompt lengths that any arm was timed at."""
+    return sorted({point.length for arm in arms for point in arm.speed})

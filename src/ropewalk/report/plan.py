@@ -1,0 +1,259 @@
+"""The page of ``ropewalk plan``: the verdict, then why, term by term, then the command."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from ropewalk.planner.records import Compute, Fit, Launch, Memory, MemoryTerm, Plan, RopeDecision
+from ropewalk.report.command import fold
+from ropewalk.report.layout import (
+    LABEL_WIDTH,
+    Parts,
+    Verbatim,
+    columns,
+    common_unit,
+    findings_block,
+    in_unit,
+    labelled,
+    range_bar,
+)
+from ropewalk.units import format_bytes, format_gib, format_seconds, format_tokens
+
+_BAR_WIDTH = 16
+_COMMAND_WIDTH = 96
+_WORDS = {"kv_cache": "KV cache", "cuda_graphs": "CUDA graphs"}
+Row = tuple[str, RenderableType]
+
+
+def plan_page(plan: Plan, *, sources: bool = False) -> RenderableType:
+    """The page; ``sources`` adds where each memory term's rule was read."""
+    body = labelled(_rows(plan, sources=sources))
+    return Group(verdict_line(plan), body, *_command(plan.launch))
+
+
+def verdict_line(plan: Plan) -> RenderableType:
+    """FITS, DOES NOT FIT, NEEDS (no budget was given) or REFUSED, with the figures behind it."""
+    word, style, parts = _verdict(plan)
+    # A word longer than the label column pushes its text to the right instead of wrapping.
+    gap = " " * max(2, LABEL_WIDTH + 1 - len(word))
+    grid = columns("left", "left")
+    grid.padding = (0, 0, 0, 0)
+    grid.columns[0].no_wrap = True
+    grid.add_row(Text(word + gap, style=style), Parts(parts))
+    return grid
+
+
+def term_name(name: str) -> str:
+    """The name of a memory term as prose writes it."""
+    return _WORDS.get(name, name.replace("_", " "))
+
+
+def rope_words(rope: RopeDecision) -> str:
+    """The decision in a few words: ``YaRN factor 4.0 from 32,768``."""
+    unchanged = {"none": "left as shipped", "builtin": "built in, left as shipped", "refuse": "refused"}
+    if rope.decision in unchanged:
+        return unchanged[rope.decision]
+    name = "YaRN" if rope.type == "yarn" else rope.type or "scaled"
+    factor = "" if rope.factor is None else f" factor {rope.factor!r}"
+    origin = rope.original_max_position_embeddings
+    return f"{name}{factor}" + (f" from {format_tokens(origin)}" if origin else "")
+
+
+def _verdict(plan: Plan) -> tuple[str, str, list[str]]:
+    asked = f"{format_tokens(plan.context_len)} tokens x {_sequences(plan)}"
+    if plan.rope.decision == "refuse":
+        return "REFUSED", "bold red", [asked]
+    low, high, fit = _low(plan.memory), plan.memory.high_bytes, plan.fit
+    if fit.budget_bytes is None:
+        needs = f"{_span(low, high)} for {asked}"
+        return "NEEDS", "bold", [needs, "with --memory SIZE: whether it fits, and what would"]
+    on = f"{asked} on {_budget(plan, fit.budget_bytes)}"
+    if fit.fits:
+        return "FITS", "bold green", [on, *_spare(plan), *_largest(fit)]
+    return "DOES NOT FIT", "bold red", [on, f"needs {_span(low, high)}", *_largest(fit)]
+
+
+def _sequences(plan: Plan) -> str:
+    count = plan.request.num_sequences
+    return f"{count} sequence{'s' if count != 1 else ''}"
+
+
+def _budget(plan: Plan, budget: int) -> str:
+    devices = len(plan.memory.per_device)
+    return f"{devices} devices of {format_bytes(budget)}" if devices > 1 else format_bytes(budget)
+
+
+def _low(memory: Memory) -> int:
+    return sum(term.low_bytes for term in memory.terms)
+
+
+def _span(low: int, high: int) -> str:
+    """``6.10 to 8.90 GiB``; one figure where both print alike."""
+    unit = common_unit((high,))
+    ends = list(dict.fromkeys((in_unit(low, unit), in_unit(high, unit))))
+    return f"{' to '.join(ends)} {unit}"
+
+
+def _spare(plan: Plan) -> list[str]:
+    """What is left of what the engine may use; only where one device holds everything."""
+    usable = plan.fit.usable_bytes or plan.fit.budget_bytes
+    if usable is None or len(plan.memory.per_device) > 1:
+        return []
+    return [f"{_span(usable - plan.memory.high_bytes, usable - _low(plan.memory))} to spare"]
+
+
+def _largest(fit: Fit) -> list[str]:
+    parts = []
+    if fit.max_context_len:
+        parts.append(f"largest context {format_tokens(fit.max_context_len)}")
+    if fit.max_sequences:
+        parts.append(f"most sequences {fit.max_sequences:,}")
+    return parts
+
+
+def _rows(plan: Plan, *, sources: bool) -> Iterator[Row]:
+    yield "rope", _rope(plan.rope)
+    yield "memory", _memory(plan)
+    if sources:
+        yield "sources", _sources(plan.memory)
+    if len(plan.memory.per_device) > 1:
+        yield "devices", _devices(plan.memory)
+    yield "KV cache", _kv(plan)
+    if plan.fit.table:
+        yield "what fits", _fit_table(plan.fit)
+    if plan.compute:
+        yield "work", Parts(list(_work(plan.compute)))
+    yield "findings", findings_block(plan.findings)
+
+
+def _rope(rope: RopeDecision) -> RenderableType:
+    return Group(Parts([rope_words(rope), rope.reason]), Text(f"source: {rope.source}", style="dim"))
+
+
+def _memory(plan: Plan) -> RenderableType:
+    memory = plan.memory
+    scale = max(plan.fit.budget_bytes or 0, memory.high_bytes, 1)
+    unit = common_unit(term.high_bytes for term in memory.terms)
+    table = columns("left", "right", "left", "left")
+    for term in memory.terms:
+        table.add_row(
+            term_name(term.name),
+            _term_bytes(term, unit),
+            range_bar(term.low_bytes / scale, term.high_bytes / scale, _BAR_WIDTH),
+            Text(term.basis.replace("_", " "), style="" if term.basis == "exact" else "dim"),
+        )
+    low, high = _low(memory), memory.high_bytes
+    table.add_row(
+        Text("total", style="bold"),
+        Text(_ends(low, high, unit) + f" {unit}", style="bold"),
+        range_bar(low / scale, high / scale, _BAR_WIDTH),
+        _of_budget(plan.fit),
+    )
+    return table
+
+
+def _of_budget(fit: Fit) -> str:
+    if fit.budget_bytes is None:
+        return ""
+    usable = fit.usable_bytes
+    if usable is None or usable == fit.budget_bytes:
+        return f"of {format_bytes(fit.budget_bytes)}"
+    return f"of {format_bytes(usable)} that the engine uses of {format_bytes(fit.budget_bytes)}"
+
+
+def _sources(memory: Memory) -> RenderableType:
+    table = columns("left", "left")
+    for term in memory.terms:
+        table.add_row(term_name(term.name), Text(term.source, style="dim"))
+    return table
+
+
+def _term_bytes(term: MemoryTerm, unit: str) -> str:
+    return f"{_ends(term.low_bytes, term.high_bytes, unit)} {unit}"
+
+
+def _ends(low: int, high: int, unit: str) -> str:
+    return " – ".join(dict.fromkeys((in_unit(low, unit), in_unit(high, unit))))
+
+
+def _devices(memory: Memory) -> RenderableType:
+    table = columns("left", "left", "right", "right", "right", "left")
+    table.add_row(*(Text(name, style="dim") for name in ("", "layers", "weights", "KV cache", "total", "")))
+    for share in memory.per_device:
+        first, last = share.layers
+        fits = {True: "fits", False: "does not fit", None: ""}[share.fits]
+        table.add_row(
+            share.device,
+            f"{first}–{last - 1}" if last > first else "none",
+            format_gib(share.weights_bytes),
+            format_gib(share.kv_bytes),
+            format_gib(share.total_bytes),
+            Text(fits, style="red" if share.fits is False else ""),
+        )
+    return table
+
+
+def _kv(plan: Plan) -> RenderableType:
+    kv = plan.memory.kv
+    parts = [f"{kv.bytes_per_token:,} B per token", f"the model needs {format_bytes(kv.logical_bytes)}"]
+    parts.append(f"the engine reserves {format_bytes(kv.reserved_bytes)}")
+    if kv.state_bytes_per_sequence:
+        parts.append(f"state {format_bytes(kv.state_bytes_per_sequence)} per sequence")
+    if kv.block_size > 1:
+        parts.append(f"{kv.num_blocks:,} blocks of {kv.block_size}")
+    elif kv.num_blocks:
+        parts.append(f"{kv.num_blocks:,} cells")
+    if kv.max_concurrency is not None:
+        parts.append(f"concurrency {kv.max_concurrency:.2f}")
+    return Parts(parts)
+
+
+def _fit_table(fit: Fit) -> RenderableType:
+    table = columns("left", "right", "right")
+    table.add_row(*(Text(name, style="dim") for name in ("KV type", "largest context", "most sequences")))
+    for row in fit.table:
+        context = "–" if row.max_context_len is None else format_tokens(row.max_context_len)
+        sequences = "–" if row.max_sequences is None else f"{row.max_sequences:,}"
+        table.add_row(row.cache_type, context, sequences)
+    return table
+
+
+def _work(compute: Compute) -> Iterator[str]:
+    prefill = compute.prefill
+    yield (
+        f"prefill {_flops(prefill.linear_flops + prefill.attention_flops_causal)}, "
+        f"{compute.attention_share:.0%} of it attention"
+    )
+    if compute.crossover_len:
+        yield f"attention equals the rest at {format_tokens(compute.crossover_len)} tokens"
+    yield f"eager attention would hold {format_bytes(compute.score_matrix_bytes)} of scores per layer"
+    yield f"one more token reads {format_bytes(compute.decode.bytes_per_token)}"
+    speed = compute.speed
+    if speed is None:
+        return
+    at_most = "at most " if speed.basis == "bound" else ""
+    if speed.decode_tokens_per_second is not None:
+        yield f"decode {at_most}{speed.decode_tokens_per_second:.1f} tokens/s ({speed.basis}, {speed.source})"
+    if speed.prefill_seconds is not None:
+        at_least = "at least " if speed.basis == "bound" else ""
+        yield f"prefill {at_least}{format_seconds(speed.prefill_seconds)}"
+
+
+def _flops(count: int) -> str:
+    for unit, name in ((10**15, "PFLOP"), (10**12, "TFLOP"), (10**9, "GFLOP")):
+        if count >= unit:
+            return f"{count / unit:.1f} {name}"
+    return f"{count:,} FLOP"
+
+
+def _command(launch: Launch | None) -> list[RenderableType]:
+    """The command on lines of its own, ready to paste."""
+    if launch is None:
+        return []
+    engine = f"{launch.engine} {launch.engine_version or ''}".rstrip()
+    how = f"confirmed by {engine}" if launch.confirmed_by == "engine" else f"by the rules of {engine}"
+    label = labelled([("command", Text(how, style="dim"))])
+    return [label, Verbatim(fold(launch.command, width=_COMMAND_WIDTH))]

@@ -1,0 +1,110 @@
+"""``plan``: options to the planner's names, units, verdict to exit status."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields
+
+import pytest
+from tests.cli import records
+from tests.cli.conftest import Calls, Invoke
+
+from ropewalk import core
+from ropewalk.cli.params import _PLAN_OPTIONS, request_fields
+from ropewalk.errors import UsageError
+from ropewalk.planner.records import Plan, PlanRequest
+
+
+def test_only_what_was_given_reaches_the_planner(planned: Calls, invoke: Invoke) -> None:
+    assert invoke("plan", "Qwen3-8B", "--context", "128k").status == 0
+    assert planned.seen == [{"source": "Qwen3-8B", "context_len": 131072}]
+
+
+def test_options_arrive_under_the_names_of_the_request(planned: Calls, invoke: Invoke) -> None:
+    invoke(
+        *("plan", "m", "--context", "1M", "--engine", "llama-server", "--sequences", "4"),
+        *("--memory", "24GB", "--cache-type", "q8_0", "--no-kv-unified", "--swa-full", "--ubatch", "256"),
+        *("--tensor-parallel", "2", "--allow-unvalidated", "--arm", "yarn:2", "--flash-attn", "on"),
+    )
+    assert planned.seen == [
+        {
+            "source": "m",
+            "context_len": 1048576,
+            "engine": "llama-server",
+            "num_sequences": 4,
+            "memory_bytes": 24_000_000_000,
+            "cache_type_k": "q8_0",
+            "cache_type_v": "q8_0",
+            "kv_unified": False,
+            "swa_full": True,
+            "ubatch": 256,
+            "tensor_parallel": 2,
+            "allow_unvalidated": True,
+            "arm": "yarn:2",
+            "flash_attn": "on",
+        }
+    ]
+
+
+def test_every_option_has_a_field_of_the_request() -> None:
+    def command() -> None: ...
+
+    for add in _PLAN_OPTIONS:
+        add(command)
+    names = {param.name for param in command.__click_params__}  # type: ignore[attr-defined]
+    assert names - {"cache_type"} <= {field.name for field in fields(PlanRequest)}
+
+
+def test_one_cache_type_for_both_excludes_one_for_each() -> None:
+    with pytest.raises(UsageError, match="--cache-type sets keys and values"):
+        request_fields({"cache_type": "q8_0", "cache_type_k": "f16"})
+
+
+@pytest.mark.parametrize(
+    ("plan", "status"),
+    [
+        (records.qwen3_plan(), 0),
+        (records.no_budget(), 0),
+        (records.too_large(), 1),
+        (records.refused(), 1),
+    ],
+)
+def test_the_exit_status_is_the_verdict(
+    plan: Plan, status: int, invoke: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(core, "plan", lambda source, **options: plan)
+    assert invoke("plan", "m", "--context", "128k").status == status
+    record = invoke("plan", "m", "--context", "131072", "--json")
+    assert record.status == status
+    assert json.loads(record.out)["schema"] == "ropewalk.plan/1"
+
+
+def test_what_a_unit_came_to_is_echoed_beside_the_document(planned: Calls, invoke: Invoke) -> None:
+    outcome = invoke("plan", "m", "--json", "--context", "128k", "--memory", "24GB")
+    assert outcome.err.splitlines() == [
+        "--context 128k = 131,072 tokens",
+        "--memory 24GB = 24,000,000,000 bytes",
+    ]
+    json.loads(outcome.out)
+    assert invoke("plan", "m", "--context", "128k").err == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ((), "Missing option '--context'"),
+        (("--context", "0"), "'0' is not a positive whole token count"),
+        (("--context", "-4k"), "'-4k' is not a token count"),
+        (("--context", "12GiB"), "'12GiB' is not a token count"),
+        (("--context", "4k", "--memory", "24G"), "'24G' is not a size"),
+        (("--context", "4k", "--sequences", "0"), "--sequences"),
+        (("--context", "4k", "--engine", "ollama"), "'ollama' is not one of"),
+    ],
+)
+def test_wrong_values_name_the_option(
+    arguments: tuple[str, ...], complaint: str, planned: Calls, invoke: Invoke
+) -> None:
+    outcome = invoke("plan", "m", *arguments)
+    assert outcome.status == 2
+    assert complaint in outcome.err
+    assert planned.seen == []
