@@ -48,7 +48,12 @@ NO_BUDGET = Fit(budget_bytes=None, fits=None, max_context_len=None, max_sequence
 
 
 def plan_of(
-    request: PlanRequest, *, checkpoint: str, rope: RopeDecision = NOT_SCALED, memory: Memory = NO_MEMORY
+    request: PlanRequest,
+    *,
+    checkpoint: str,
+    rope: RopeDecision = NOT_SCALED,
+    memory: Memory = NO_MEMORY,
+    override_context_len: int | None = None,
 ) -> Plan:
     """A plan as far as serving reads it: the request, the rope and the memory, without a planner."""
     return Plan(
@@ -62,6 +67,7 @@ def plan_of(
         fit=NO_BUDGET,
         compute=None,
         findings=(),
+        override_context_len=override_context_len,
     )
 
 
@@ -83,9 +89,15 @@ def embedded() -> EngineBuild:
 def smollm2_spec(embedded: EngineBuild, smollm2: Path) -> Callable[..., LaunchSpec]:
     """A launch of SmolLM2 on one thread; keywords are those of ``PlanRequest``."""
 
-    def spec(context_len: int = 512, *, rope: RopeDecision = NOT_SCALED, **options: object) -> LaunchSpec:
+    def spec(
+        context_len: int = 512,
+        *,
+        rope: RopeDecision = NOT_SCALED,
+        override_context_len: int | None = None,
+        **options: object,
+    ) -> LaunchSpec:
         request = PlanRequest(context_len=context_len, engine="llama-server", **options)  # type: ignore[arg-type]
-        plan = plan_of(request, checkpoint=str(smollm2), rope=rope)
+        plan = plan_of(request, checkpoint=str(smollm2), rope=rope, override_context_len=override_context_len)
         return launch_spec(plan, build=embedded, port=0, threads=1)
 
     return spec

@@ -96,7 +96,7 @@ def test_the_unscaled_arm_lifts_the_limit_in_a_copy(
     smollm2_spec: SpecOf, smollm2: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    spec = smollm2_spec(8448, arm="unscaled", cache_type_k="q4_0", cache_type_v="q4_0")
+    spec = smollm2_spec(8448, override_context_len=8448, cache_type_k="q4_0", cache_type_v="q4_0")
     assert "llama.context_length=int:8448" in spec.argv
     before = smollm2.stat().st_mtime_ns
     with start(spec, log_path=tmp_path / "log") as server:

@@ -173,7 +173,7 @@ def parse(arguments: Sequence[str]) -> tuple[Setting, ...]:
     settings: list[Setting] = list(_SERVER_DEFAULTS)
     rest = iter(arguments)
     for name in rest:
-        flag = BY_NAME.get(name)
+        flag = BY_NAME.get(name.replace("_", "-") if name.startswith("--") else name)
         if flag is None:
             raise FlagError(f"error: invalid argument: {name}")
         value = flag.value if flag.read is None else _value(name, flag.read, next(rest, None))

@@ -103,13 +103,18 @@ def _ask_once(engine: Engine, program: str, changed: int) -> EngineBuild | None:
 
 
 def _ask_llama_server(program: str) -> EngineBuild | None:
-    """``version: 0.6.0-dev (b11434-abcdef)`` or ``version: 6123 (abcdef)``, on standard error."""
-    answer = _run([program, "--version"])
-    match = re.search(r"^version: (\S+)(?: \(([^)]+)\))?", answer or "", re.MULTILINE)
-    if match is None:
+    """``version: 6123 (abcdef12)`` and what it was built with; newer builds say a release number too."""
+    answer = _run([program, "--version"]) or ""
+    version = re.search(r"^version: (.+)$", answer, re.MULTILINE)
+    if version is None:
         return None
+    built = re.search(r"^built (.+)$", answer, re.MULTILINE)
     return EngineBuild(
-        name="llama-server", engine="llama-server", version=match[1], path=program, build=match[2]
+        name="llama-server",
+        engine="llama-server",
+        version=version[1].strip(),
+        path=program,
+        build=built[0].strip() if built else None,
     )
 
 

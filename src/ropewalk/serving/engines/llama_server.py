@@ -51,7 +51,7 @@ def launch_spec(
         batch=request.batch,
         ubatch=request.ubatch,
     )
-    override = plan.context_len if request.arm == "unscaled" else None
+    override = plan.override_context_len
     argv = (
         *("-m", model, "-a", model_name(model), "-c", str(slots.n_ctx), "-np", str(slots.num_slots)),
         *_sharing(plan),

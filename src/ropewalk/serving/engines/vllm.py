@@ -10,8 +10,9 @@ import re
 import shlex
 from collections.abc import Iterable, Sequence
 from pathlib import PurePath
-from typing import Any
 
+from ropewalk.planner.engines.vllm import UTILIZATION_PERCENT, batched_tokens
+from ropewalk.planner.machine import Machine
 from ropewalk.planner.records import Plan
 from ropewalk.serving.engines import vllm_log
 from ropewalk.serving.engines.vllm_client import VllmClient
@@ -38,12 +39,12 @@ def launch_spec(
     every machine that runs anything else. ``threads`` binds that many cores (CPU only).
     """
     request = plan.request
+    on_cpu = request.device == "cpu" or build.devices == ("cpu",)
     argv = (
         *("serve", model, "--host", host, "--port", str(port)),
         *("--served-model-name", PurePath(model).name),
         *("--max-model-len", str(plan.context_len), "--max-num-seqs", str(request.num_sequences)),
-        *_batching(plan),
-        *_cache(plan, build),
+        *_memory(plan, on_cpu=on_cpu),
         *_parallel(plan),
         *_overrides(plan),
         "--enable-prompt-tokens-details",
@@ -58,7 +59,7 @@ def launch_spec(
         context_len=plan.context_len,
         served_context_len=plan.context_len,
         num_sequences=request.num_sequences,
-        override_context_len=plan.context_len if request.arm == "unscaled" else None,
+        override_context_len=plan.override_context_len,
     )
 
 
@@ -95,17 +96,19 @@ def root_error(lines: Sequence[str]) -> str | None:
     return vllm_log.root_error(lines)
 
 
-def _batching(plan: Plan) -> tuple[str, ...]:
-    tokens = plan.request.max_batched_tokens
-    return () if tokens is None else ("--max-num-batched-tokens", str(tokens))
-
-
-def _cache(plan: Plan, build: EngineBuild) -> tuple[str, ...]:
-    dtype = plan.request.cache_type_k
-    on_cpu = plan.request.device == "cpu" or build.devices == ("cpu",)
+def _memory(plan: Plan, *, on_cpu: bool) -> tuple[str, ...]:
+    """The cache's type and size, and the step that the activations are sized by."""
+    request = plan.request
+    dtype = () if request.cache_type_k == "auto" else ("--kv-cache-dtype", request.cache_type_k)
+    if on_cpu:
+        tokens = batched_tokens(request, Machine(kind="cpu"))
+        size = ("--kv-cache-memory-bytes", str(plan.memory.kv.reserved_bytes))
+        return (*dtype, *size, "--max-num-batched-tokens", str(tokens))
+    step = request.max_batched_tokens
     return (
-        *(() if dtype == "auto" else ("--kv-cache-dtype", dtype)),
-        *(("--kv-cache-memory-bytes", str(plan.memory.kv.reserved_bytes)) if on_cpu else ()),
+        *dtype,
+        *("--gpu-memory-utilization", str(UTILIZATION_PERCENT / 100)),
+        *(() if step is None else ("--max-num-batched-tokens", str(step))),
     )
 
 
@@ -122,8 +125,6 @@ def _parallel(plan: Plan) -> tuple[str, ...]:
 
 
 def _overrides(plan: Plan) -> tuple[str, ...]:
-    """One JSON word: the rope block of the plan, or the declared length alone where nothing is scaled."""
-    overrides: dict[str, Any] | None = plan.rope.vllm_hf_overrides
-    if overrides is None and plan.request.arm == "unscaled":
-        overrides = {"max_position_embeddings": plan.context_len}
+    """The rope block of the plan as one JSON word."""
+    overrides = plan.rope.vllm_hf_overrides
     return ("--hf-overrides", json.dumps(overrides, separators=(",", ":"))) if overrides else ()
