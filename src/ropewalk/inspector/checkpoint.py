@@ -8,11 +8,10 @@ from collections.abc import Collection
 from pathlib import Path
 
 from ropewalk.errors import CheckpointError, CheckpointMissingError
-from ropewalk.inspector.gguf import MAGIC
-from ropewalk.inspector.ggufset import choose_gguf, open_gguf
 from ropewalk.inspector.records import Checkpoint
 from ropewalk.inspector.repository import read_config, read_repository, read_single
 from ropewalk.inspector.store import FolderStore, open_regular
+from ropewalk.inspector.weights import GGUF_MAGIC, choose_gguf
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*(@[\w./-]+)?", re.ASCII)
 
@@ -47,14 +46,9 @@ def _exists(path: Path) -> bool:
 def _open_folder(path: Path, source: str, keep_arrays: Collection[str]) -> Checkpoint:
     store = FolderStore(path, source=source)
     names = store.names()
-    ggufs = [] if any(name.endswith(".safetensors") for name in names) else choose_gguf(names)
-    if len(ggufs) > 1:
-        raise CheckpointError(
-            f"{source} holds several GGUF models; name one of them: {', '.join(ggufs[:10])}",
-            code="ambiguous_checkpoint", where={"file": source, "choices": ggufs},
-        )  # fmt: skip
-    if ggufs:
-        return open_gguf(path / ggufs[0], source=source, keep_arrays=keep_arrays)
+    ggufs = [name for name in names if name.endswith(".gguf")]
+    if ggufs and not any(name.endswith(".safetensors") for name in names):
+        return _open_gguf(path / choose_gguf(ggufs, source=source), source, keep_arrays)
     return read_repository(store, path=path)
 
 
@@ -64,9 +58,15 @@ def _open_file(path: Path, source: str, keep_arrays: Collection[str]) -> Checkpo
         return read_repository(store, path=path.parent, index=path.name)
     if path.suffix == ".json":
         return read_config(store, path.name, path=path)
-    if path.suffix == ".gguf" or _starts_with(path, MAGIC):
-        return open_gguf(path, source=source, keep_arrays=keep_arrays)
+    if path.suffix == ".gguf" or _starts_with(path, GGUF_MAGIC):
+        return _open_gguf(path, source, keep_arrays)
     return read_single(store, path.name, path=path)
+
+
+def _open_gguf(path: Path, source: str, keep_arrays: Collection[str]) -> Checkpoint:
+    from ropewalk.inspector.ggufset import open_gguf
+
+    return open_gguf(path, source=source, keep_arrays=keep_arrays)
 
 
 def _starts_with(path: Path, magic: bytes) -> bool:

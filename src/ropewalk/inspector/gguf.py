@@ -18,8 +18,8 @@ from ropewalk.inspector.gguf_tensors import read_tensors
 from ropewalk.inspector.records import SkippedArray
 from ropewalk.inspector.safetensors import SNIFF_BYTES, refuse_lfs_pointer
 from ropewalk.inspector.tensors import Columns
+from ropewalk.inspector.weights import GGUF_MAGIC
 
-MAGIC = b"GGUF"
 DEFAULT_ALIGNMENT = 32  # GGUF_DEFAULT_ALIGNMENT
 KEPT_ARRAY_LEN = 4096  # numbers: head counts per layer, sliding patterns
 MAX_KEYS = 1 << 16  # a model has 30 to 60
@@ -96,13 +96,13 @@ def _version(cursor: Cursor) -> int:
     """Check the magic and the version, and find the byte order by it: 3 is 3 in one order only."""
     start = cursor.peek(SNIFF_BYTES)
     refuse_lfs_pointer(start, file=cursor.file, file_bytes=cursor.size)
-    if not start.startswith(MAGIC):
+    if not start.startswith(GGUF_MAGIC):
         raise CheckpointError(
-            f"{cursor.file} is no GGUF file: it starts with {start[:4]!r}, not {MAGIC!r}",
+            f"{cursor.file} is no GGUF file: it starts with {start[:4]!r}, not {GGUF_MAGIC!r}",
             code="not_gguf",
             where={"file": cursor.file, "found": start[:4].hex(), "bytes": cursor.size},
         )
-    cursor.skip(len(MAGIC))
+    cursor.skip(len(GGUF_MAGIC))
     version = cursor.u32()
     if version & 0xFFFF == 0:
         cursor.use_byte_order(">")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,8 +14,7 @@ from ropewalk.inspector.gguf import GgufFile, ScalarPlace, parse_gguf
 from ropewalk.inspector.records import Checkpoint, CheckpointFile
 from ropewalk.inspector.store import open_regular
 from ropewalk.inspector.tensors import TensorTable
-
-_PART = re.compile(r"(.+)-(\d{5})-of-(\d{5})\.gguf")  # llama.cpp, llama_split_path
+from ropewalk.inspector.weights import part_names
 
 
 def read_gguf(path: Path, *, keep_arrays: Collection[str] = ()) -> GgufFile:
@@ -65,20 +63,6 @@ def open_gguf(path: Path, *, source: str, keep_arrays: Collection[str] = ()) -> 
             *_set_findings(parts, names, table),
         ),
     )
-
-
-def part_names(name: str) -> list[str]:
-    """The names of all parts of a split file, by the pattern of llama.cpp; of an unsplit one its own."""
-    match = _PART.fullmatch(name)
-    if match is None:
-        return [name]
-    return [f"{match[1]}-{part:05d}-of-{match[3]}.gguf" for part in range(1, int(match[3]) + 1)]
-
-
-def choose_gguf(names: Sequence[str]) -> list[str]:
-    """The GGUF models of a folder, split ones once; a projector (``mmproj*``) only where it is alone."""
-    models = sorted({part_names(name)[0] for name in names if name.endswith(".gguf")})
-    return [name for name in models if not name.startswith("mmproj")] or models
 
 
 def _set_findings(parts: Sequence[GgufFile], names: Sequence[str], table: TensorTable) -> list[Finding]:

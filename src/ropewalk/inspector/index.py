@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -42,10 +43,10 @@ def parse_index(raw: bytes, *, file: str) -> Index:
     weight_map = data.get("weight_map")
     if not isinstance(weight_map, dict) or not weight_map:
         raise _malformed(file, "it has no weight_map")
-    shards: dict[str, list[str]] = {}
+    shards: dict[str, list[str]] = defaultdict(list)
     try:
         for tensor, shard in weight_map.items():
-            shards.setdefault(shard, []).append(tensor)
+            shards[shard].append(tensor)
     except TypeError:  # a list or object in the place of a name
         raise _malformed(file, f"the shard of {tensor} is no name") from None
     for shard in shards:

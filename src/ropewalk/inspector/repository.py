@@ -6,7 +6,9 @@ With an index only the tensors that it names are weights. Which files are weight
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+import gc
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -43,12 +45,13 @@ def read_repository(store: Store, *, path: Path | None, index: str | None = None
     reading = _Reading(store)
     reading.read_configs(names)
     index = index or find_index(names)
-    if index is not None:
-        reading.read_indexed(parse_index(store.read(index), file=index))
-    else:
-        weights = choose_weights(names)
-        reading.read_files(weights.used)
-        reading.note_weights(weights)
+    with _collector_paused():
+        if index is not None:
+            reading.read_indexed(parse_index(store.read(index), file=index))
+        else:
+            weights = choose_weights(names)
+            reading.read_files(weights.used)
+            reading.note_weights(weights)
     return reading.checkpoint(path)
 
 
@@ -253,6 +256,19 @@ class _Reading:
                 "unindexed_file", "warning", f"{_some(others)} is not part of the checkpoint and not counted",
                 ignored=others[:MAX_NAMED],
             )  # fmt: skip
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Headers are trees without cycles, 276,000 objects in the largest: looking for garbage among them takes
+    a sixth of the time and finds none."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def _some(names: Sequence[str]) -> str:

@@ -13,12 +13,12 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, chain
-from operator import gt, itemgetter, sub
+from operator import itemgetter, sub
 from typing import Any
 
 from ropewalk.errors import CheckpointError
 from ropewalk.findings import Finding
-from ropewalk.inspector.jsonfile import parse_json
+from ropewalk.inspector.jsonfile import parse_object
 from ropewalk.inspector.layout import MAX_NAMED, Range, layout_findings, tensor_bytes
 from ropewalk.inspector.tensors import Columns, Shape
 
@@ -27,7 +27,7 @@ MAX_HEADER_BYTES = 100_000_000  # safetensors 0.8.0, tensor.rs, MAX_HEADER_SIZE
 HUB_HEADER_BYTES = 25_000_000  # huggingface_hub 2.4.0, constants.SAFETENSORS_MAX_HEADER_LENGTH
 SNIFF_BYTES = 1024  # enough for a whole Git LFS pointer
 _INT64_MAX = 2**63 - 1
-_DENSE_BYTES = 1024 * 1024
+_UNSIZED = 2**64  # larger than any file, so that it never passes for a size
 _FIELDS = itemgetter("dtype", "shape", "data_offsets")
 _LFS_LINE = b"version https://git-lfs.github.com/spec/v1"
 _OTHER_FORMATS = (
@@ -121,75 +121,62 @@ class HeaderReader:
         Raises :class:`CheckpointError` ``header_not_json`` or ``header_malformed`` where the tensors cannot
         be listed. What can be listed but contradicts itself is a finding of severity error.
         """
-        entries = _decode(raw, file=file)
-        findings = _size_findings(len(raw), file=file)
-        if raw.count(b":") != _count_keys(entries):
-            findings += _duplicate_findings(raw, file=file)
-        findings += _metadata_findings(entries.pop("__metadata__", None), file=file)
+        entries = parse_object(
+            raw, file=file, code="header_not_json", what=f"the header of {file}", strict=True
+        )
+        metadata = entries.pop("__metadata__", None)
         columns, ends = self._columns(entries, file=file)
+        findings = _size_findings(len(raw), file=file) + _metadata_findings(metadata, file=file)
+        if raw.count(b":") != _count_keys(entries, metadata):
+            findings += _duplicate_findings(raw, file=file)
         if not _is_exact(columns, ends, data_bytes):
+            if not all(map(_is_sound, entries.values())):
+                raise _malformed(entries, file=file)
             ranges = list(map(Range, columns.offsets, ends, columns.names, columns.dtypes, columns.shapes))
             findings += layout_findings(ranges, file=file, data_bytes=data_bytes)
             columns = replace(columns, nbytes=list(map(sub, ends, columns.offsets)))
         return Header(columns, tuple(findings))
 
     def _columns(self, entries: dict[str, Any], *, file: str) -> tuple[Columns, Sequence[int]]:
-        """The columns with the bytes that shape and dtype call for (-1: none can be said), and the ends."""
+        """The columns, with the bytes that shape and dtype call for, and the ends of the ranges."""
         if not entries:
             return Columns((), (), (), (), ()), ()
         try:
-            dtypes, shapes, spans = zip(*map(_FIELDS, entries.values()), strict=True)
-            starts, ends = zip(*spans, strict=True)
+            rows = entries.values()
+            dtypes = [row["dtype"] for row in rows]
+            shapes = [row["shape"] for row in rows]
+            starts, ends = zip(*[row["data_offsets"] for row in rows], strict=True)
             kinds = list(map(self._kinds.__getitem__, zip(dtypes, map(tuple, shapes), strict=True)))
             numbers = chain(starts, ends, chain.from_iterable(shapes))
             sound = set(map(type, shapes)) == {list} and set(map(type, numbers)) == {int}
-            sound = sound and min(starts) >= 0 <= min(map(sub, ends, starts))
         except (KeyError, TypeError, ValueError):
             sound = False
-        if not sound or max(ends) > _INT64_MAX:
+        if not sound:
             raise _malformed(entries, file=file)
-        dtypes, shapes, nbytes = zip(*kinds, strict=True)
-        return Columns(list(entries), dtypes, shapes, nbytes, starts), ends
+        shared_dtypes, shared_shapes, nbytes = zip(*kinds, strict=True)
+        return Columns(list(entries), shared_dtypes, shared_shapes, nbytes, starts), ends
 
 
 class _Kinds(dict[tuple[str, Shape], tuple[str, Shape, int]]):
-    """(dtype, shape) -> the same two as shared objects, with their bytes; -1 where none can be said."""
+    """(dtype, shape) -> the same as shared objects, with the bytes; ``_UNSIZED`` if none can be said."""
 
     def __missing__(self, key: tuple[str, Shape]) -> tuple[str, Shape, int]:
         dtype, shape = key
         if type(dtype) is not str or any(type(length) is not int or length < 0 for length in shape):
             raise TypeError("no dtype and shape")
         nbytes = tensor_bytes(dtype, shape)
-        kind = self[key] = (sys.intern(dtype), shape, -1 if nbytes is None else nbytes)
+        kind = self[key] = (sys.intern(dtype), shape, _UNSIZED if nbytes is None else nbytes)
         return kind
 
 
 def _is_exact(columns: Columns, ends: Sequence[int], data_bytes: int) -> bool:
     """Whether the ranges, laid end to end, are what the shapes call for and fill the data section."""
     starts, nbytes = columns.offsets, columns.nbytes
-    if any(map(gt, starts, starts[1:])):
-        starts, ends, nbytes = zip(*sorted(zip(starts, ends, nbytes, strict=True)), strict=True)
     reached = (0, *accumulate(nbytes))
+    if reached[:-1] != starts:  # not in the order of the data, which the format does not ask for
+        starts, ends, nbytes = zip(*sorted(zip(starts, ends, nbytes, strict=True)), strict=True)
+        reached = (0, *accumulate(nbytes))
     return reached[:-1] == starts and reached[1:] == ends and reached[-1] == data_bytes
-
-
-def _decode(raw: bytes, *, file: str) -> dict[str, Any]:
-    """The header as a dict. A header denser in brackets than any real one is refused before it is decoded."""
-    brackets = raw.count(b"{") + raw.count(b"[")
-    if len(raw) > _DENSE_BYTES and brackets > len(raw) // 8:
-        raise _not_json(file, f"{brackets:,} brackets in {len(raw):,} bytes are no tensor list")
-    entries = parse_json(raw, file=f"the header of {file}", code="header_not_json", strict=True)
-    if not isinstance(entries, dict):
-        raise _not_json(file, f"it is a {type(entries).__name__}, not an object")
-    return entries
-
-
-def _not_json(file: str, reason: str) -> CheckpointError:
-    return CheckpointError(
-        f"the header of {file} is no list of tensors: {reason}",
-        code="header_not_json",
-        where={"file": file, "reason": reason},
-    )
 
 
 def _malformed(entries: dict[str, Any], *, file: str) -> CheckpointError:
@@ -215,14 +202,15 @@ def _is_sound(entry: Any) -> bool:
         return False
 
 
-def _count_keys(entries: dict[str, Any]) -> int:
-    """The keys of the header's objects, two levels deep: all that there are in a header as it should be."""
-    return len(entries) + sum(len(entry) for entry in entries.values() if isinstance(entry, dict))
+def _count_keys(entries: dict[str, dict[str, Any]], metadata: Any) -> int:
+    """The keys of a decoded header. Its text has as many colons, unless a key came twice or a string holds
+    a colon."""
+    extra = 1 + len(metadata) if isinstance(metadata, dict) else metadata is not None
+    return extra + len(entries) + sum(map(len, entries.values()))
 
 
 def _duplicate_findings(raw: bytes, *, file: str) -> list[Finding]:
-    """Names given twice. Called where the colons are not as many as the keys: a dict has lost a pair, or a
-    string holds a colon."""
+    """Names given twice, which a dict has lost."""
     twice: list[tuple[str, list[Any]]] = []
 
     def collect(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -6,8 +6,9 @@ import os
 import stat
 from collections.abc import Sequence
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import Protocol
 
 from ropewalk.errors import CheckpointError, CheckpointMissingError
 from ropewalk.inspector.jsonfile import check_size
@@ -56,69 +57,67 @@ class FolderStore:
     def __init__(self, folder: Path, *, source: str | None = None) -> None:
         self.folder = folder
         self.source = source or str(folder)
+        self._names: list[str] | None = None
 
     def names(self) -> Sequence[str]:
         """The names of the folder's entries; subfolders are not entered."""
-        try:
-            return sorted(os.listdir(self.folder))
-        except OSError as error:
-            raise unreadable(self.folder, error) from error
+        if self._names is None:
+            try:
+                self._names = sorted(os.listdir(self.folder))
+            except OSError as error:
+                raise unreadable(self.folder, error) from error
+        return self._names
 
     def has(self, name: str) -> bool:
         """Whether the folder holds something of this name."""
-        return os.path.exists(self.folder / name)
+        return os.path.lexists(os.path.join(self.folder, name))
 
     def read(self, name: str) -> bytes:
         """A whole small file."""
         with open_regular(confine(self.folder, name)) as stream:
             size = os.fstat(stream.fileno()).st_size
             check_size(size, file=name)
-            return stream.read(size)
+            return stream.read(size) or b""
 
     def expect(self, names: Sequence[str]) -> None:
         """Local headers need no preparation."""
 
     def header(self, name: str) -> RawHeader:
-        """The header of a safetensors file."""
-        return read_header(confine(self.folder, name), name=name)
+        """The header of a safetensors file; nothing else of it is read."""
+        with open_regular(confine(self.folder, name)) as stream:
+            number = stream.fileno()
+            file_bytes = os.fstat(number).st_size
+            start = os.pread(number, SNIFF_BYTES, 0)
+            length = header_length(start, file=name, file_bytes=file_bytes)
+            raw = os.pread(number, length, LENGTH_BYTES)
+        if len(raw) < length:
+            raise CheckpointError(
+                f"{name} became shorter while it was read", code="header_length_exceeds_file",
+                where={"file": name, "declared": length, "available": len(raw)},
+            )  # fmt: skip
+        return RawHeader(raw, file_bytes)
 
 
-def read_header(path: Path, *, name: str) -> RawHeader:
-    """Read the header of a local file and nothing else of it. Raises :class:`CheckpointError`."""
-    with open_regular(path) as stream:
-        file_bytes = os.fstat(stream.fileno()).st_size
-        start = stream.read(SNIFF_BYTES)
-        length = header_length(start, file=name, file_bytes=file_bytes)
-        stream.seek(LENGTH_BYTES)
-        raw = stream.read(length)
-    if len(raw) < length:
-        raise CheckpointError(
-            f"{name} became shorter while it was read", code="header_length_exceeds_file",
-            where={"file": name, "declared": length, "available": len(raw)},
-        )  # fmt: skip
-    return RawHeader(raw, file_bytes)
-
-
-def open_regular(path: Path) -> BinaryIO:
+def open_regular(path: str | Path) -> FileIO:
     """Open a file that is one: no folder, device or pipe. Raises :class:`CheckpointError`."""
     try:
-        if not stat.S_ISREG(os.stat(path).st_mode):
-            raise CheckpointError(
-                f"{path} is not a regular file", code="checkpoint_unreadable", where={"file": str(path)}
-            )
-        return open(path, "rb")
+        number = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a pipe must not make us wait
     except (OSError, ValueError) as error:
         raise unreadable(path, error) from error
+    if not stat.S_ISREG(os.fstat(number).st_mode):
+        os.close(number)
+        raise CheckpointError(f"{path} is not a regular file", where={"file": str(path)})
+    return FileIO(number)
 
 
-def unreadable(path: Path, error: Exception) -> CheckpointError:
+def unreadable(path: str | Path, error: Exception) -> CheckpointError:
     """Our error for what the operating system says."""
     kind = CheckpointMissingError if isinstance(error, FileNotFoundError) else CheckpointError
     reason = getattr(error, "strerror", None) or str(error)
     return kind(f"{path} cannot be read: {reason}", where={"file": str(path), "reason": reason})
 
 
-def confine(folder: Path, name: str) -> Path:
+def confine(folder: Path, name: str) -> str:
     """The path of a file that an index or a listing names, kept inside the folder.
 
     A link may leave the folder only for the blobs of its own repository in the Hub's cache
@@ -126,8 +125,8 @@ def confine(folder: Path, name: str) -> Path:
     """
     if not is_plain(name):
         raise _unsafe(name, "it leaves the folder of the checkpoint")
-    path = folder / name
-    if path.is_symlink() or path.parent != folder:
+    path = os.path.join(folder, name)
+    if "/" in name or os.path.islink(path):
         real, root = os.path.realpath(path), os.path.realpath(folder)
         blobs = os.path.join(os.path.dirname(os.path.dirname(root)), "blobs")
         if os.path.commonpath((real, root)) != root and os.path.dirname(real) != blobs:

@@ -1,4 +1,4 @@
-"""Which of a folder's files are its weights, where no index says so."""
+"""Which of a folder's files are its weights, by their names."""
 
 from __future__ import annotations
 
@@ -6,7 +6,11 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ropewalk.errors import CheckpointError
+
+GGUF_MAGIC = b"GGUF"
 _SHARD = re.compile(r"(.+)-(\d{5})-of-(\d{5})\.safetensors")
+_PART = re.compile(r"(.+)-(\d{5})-of-(\d{5})\.gguf")  # llama.cpp, llama_split_path
 _PICKLE = re.compile(r"(?:pytorch_model|consolidated|model|adapter_model|tf_model).*\.(?:bin|pt|pth|ckpt)")
 # Sets that other files make redundant: Mistral's own layout, and an adapter beside a whole model.
 _SECONDARY = ("consolidated", "adapter_")
@@ -39,6 +43,32 @@ def choose_weights(names: Sequence[str]) -> Weights:
 def pickles(names: Sequence[str]) -> list[str]:
     """Weights in Python's pickle format, which is never opened."""
     return sorted(name for name in names if _PICKLE.fullmatch(name))
+
+
+def part_names(name: str) -> list[str]:
+    """The names of all parts of a split GGUF file; of an unsplit one its own."""
+    match = _PART.fullmatch(name)
+    if match is None:
+        return [name]
+    return [f"{match[1]}-{part:05d}-of-{match[3]}.gguf" for part in range(1, int(match[3]) + 1)]
+
+
+def choose_gguf(names: Sequence[str], *, source: str) -> str:
+    """The one GGUF model among these; a projector (``mmproj*``) only where it is alone.
+
+    Raises :class:`CheckpointError` ``ambiguous_checkpoint`` where there are several, as in most repositories
+    of quantised models.
+    """
+    models = {_PART.sub(r"\1", name): name for name in sorted(names, reverse=True)}
+    choices = sorted(name for name in models.values() if not name.startswith("mmproj")) or sorted(
+        models.values()
+    )
+    if len(choices) > 1:
+        raise CheckpointError(
+            f"{source} holds {len(choices)} GGUF models; name one of them: {', '.join(choices[:10])}",
+            code="ambiguous_checkpoint", where={"file": source, "choices": choices[:100]},
+        )  # fmt: skip
+    return choices[0]
 
 
 def is_copy(name: str) -> bool:
