@@ -6,6 +6,7 @@ Figures of Qwen3-8B are those of its tensors; sizes of estimates and recall are 
 from __future__ import annotations
 
 from dataclasses import replace
+from math import pi
 from typing import Any
 
 from ropewalk.findings import Finding
@@ -36,6 +37,7 @@ from ropewalk.planner.records import (
     Prefill,
     RopeDecision,
 )
+from ropewalk.planner.rope.table import RopePair, RopeTable
 from ropewalk.serving.records import (
     ArmResult,
     Comparison,
@@ -273,4 +275,30 @@ def cell(length: int, depth: float, marks: str, *, task: str = "niah_single") ->
     low, high = (0.2, 1.0) if hits else (0.0, 0.8)
     return RecallCell(
         task, length, depth, len(marks), hits, outcomes, low if judged else None, high if judged else None
+    )
+
+
+def qwen3_rope() -> RopeTable:
+    """The rotation table of Qwen3-8B at 131,072 tokens, YaRN 4.0 from 32,768 (range of pairs 23 to 40)."""
+    pairs = []
+    for index in range(64):
+        rate = 1e6 ** (-index / 64)
+        ramp = min(max((index - 23) / (40 - 23), 0.0), 1.0)
+        scaled = rate * (1 - ramp) + rate / 4 * ramp
+        pairs.append(RopePair(index, rate, 2 * pi / rate, scaled, 2 * pi / scaled, scaled / rate))
+    return RopeTable(
+        checkpoint="models/Qwen3-8B",
+        engine="vllm",
+        context_len=131072,
+        native_context=32768,
+        supported_context=131072,
+        rope_theta=1e6,
+        head_dim=128,
+        rotary_dim=128,
+        attention_factor=1.138629436,
+        pairs=tuple(pairs),
+        touched=tuple(range(24, 64)),
+        incomplete=tuple(pair.index for pair in pairs if pair.rate * 32768 < 2 * pi),
+        decision=yarn(4.0, 32768),
+        findings=(),
     )

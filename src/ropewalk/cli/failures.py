@@ -19,7 +19,7 @@ HINTS = {
     "engine_missing": 'install the embedded engine: pip install "ropewalk[embedded]"; '
     "see what is found: ropewalk doctor",
     "engine_failed": "see the plan's own warnings: ropewalk plan CHECKPOINT --context TOKENS",
-    "run_store": "list the stored runs: ropewalk runs",
+    "run_not_found": "list the stored runs: ropewalk runs",
 }  # fmt: skip
 
 

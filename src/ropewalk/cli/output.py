@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import click
+
+from ropewalk.errors import UsageError
 from ropewalk.jsonio import dumps
 
 if TYPE_CHECKING:
@@ -39,6 +43,15 @@ def page(renderable: RenderableType) -> None:
     with screen.capture() as shown:
         screen.print(renderable, crop=False)
     write("".join(line.rstrip() + "\n" for line in shown.get().splitlines()))
+
+
+def write_file(path: Path, text: str) -> None:
+    """Write a file that the user asked for and say where it is."""
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror}", where={"file": str(path)}) from error
+    click.echo(f"wrote {path}", err=True)
 
 
 def console(*, stderr: bool = False) -> Console:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -45,6 +46,7 @@ TOKENS = UnitType("tokens", parse_tokens, "tokens")
 SIZE = UnitType("size", parse_size, "bytes")
 ENGINES = ("vllm", "llama-server", "transformers")
 COUNT = click.IntRange(min=1)
+FILE = click.Path(path_type=Path, dir_okay=False)
 
 context_option = option(
     "--context", "context_len", type=TOKENS, required=True,

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ropewalk.serving.recall.statistics import wilson
-from ropewalk.serving.records import ArmResult, Measurement, Outcome, RecallCell
+from ropewalk.serving.records import JUDGED, ArmResult, Measurement, RecallCell
 
-_NOT_JUDGED: frozenset[Outcome] = frozenset({"refused", "invalid", "error"})
 _HEIGHTS = "▁▂▃▄▅▆▇"
 
 
@@ -104,7 +103,7 @@ def _strip(cells: Sequence[RecallCell]) -> Strip | None:
 
 
 def _judged(cell: RecallCell) -> int:
-    return sum(count for outcome, count in cell.outcomes.items() if outcome not in _NOT_JUDGED)
+    return sum(count for outcome, count in cell.outcomes.items() if outcome in JUDGED)
 
 
 def _square(cell: RecallCell) -> Square:

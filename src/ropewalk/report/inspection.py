@@ -95,7 +95,7 @@ def _dtypes(summary: CheckpointSummary) -> list[str]:
     """The dtypes by bytes; those below one percent of the largest are only counted."""
     ordered = sorted(summary.dtypes.items(), key=lambda item: -item[1].bytes)
     large = [name for name, total in ordered if total.bytes * 100 >= ordered[0][1].bytes]
-    return [*large, f"{len(ordered) - len(large)} more dtypes"] if len(large) < len(ordered) else large
+    return [*large, f"{len(ordered) - len(large)} more"] if len(large) < len(ordered) else large
 
 
 def _quantization(value: Any) -> str:

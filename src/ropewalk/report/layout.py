@@ -95,8 +95,9 @@ def common_unit(counts: Iterable[int]) -> str:
 
 
 def in_unit(count: int, unit: str) -> str:
-    """A byte count in the unit of its column, without the unit's name."""
-    return (format_gib if unit == "GiB" else format_mib)(count).removesuffix(f" {unit}")
+    """A byte count in the unit of its column, without the unit's name; what is not nothing never reads 0."""
+    text = (format_gib if unit == "GiB" else format_mib)(count).removesuffix(f" {unit}")
+    return "<0.01" if count > 0 and text == "0.00" else text
 
 
 def findings_block(findings: Sequence[Finding]) -> RenderableType:

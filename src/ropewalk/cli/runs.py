@@ -1,0 +1,95 @@
+"""``ropewalk runs``: past measurements."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from ropewalk.cli import output
+from ropewalk.cli.command import Command, json_option, option
+from ropewalk.cli.params import FILE
+from ropewalk.errors import RunStoreError, UsageError
+from ropewalk.serving.store import RunStore, default_store_path, trials_csv
+
+store_option = option("--store", type=FILE, help="File of runs.  [default: in the user's data folder]")
+
+
+@click.command(
+    "runs",
+    cls=Command,
+    examples="""
+        ropewalk runs
+        ropewalk runs last --html report.html
+        ropewalk runs 20261130 --csv > trials.csv
+        ropewalk runs last --markdown | gh issue create --title Recall --body-file -
+    """,
+)
+@click.argument("run", required=False)
+@option("--html", type=FILE, help="Write the report of the run as one HTML file.")
+@option("--markdown", is_flag=True, help="Print the run as Markdown, for an issue or a model card.")
+@option("--csv", "as_csv", is_flag=True, help="Print the trials of the run as comma-separated values.")
+@option("--delete", is_flag=True, help="Forget the run.")
+@store_option
+@json_option
+def command(
+    run: str | None,
+    html: Path | None,
+    markdown: bool,
+    as_csv: bool,
+    delete: bool,
+    store: Path | None,
+    as_json: bool,
+) -> None:
+    """List the stored runs, or show one. RUN is the beginning of an id, or `last`."""
+    asked = [as_json, markdown, as_csv, delete]
+    if sum(asked) > 1:
+        raise UsageError("--json, --markdown, --csv and --delete exclude each other")
+    if run is None and (html or any(asked[1:])):
+        raise UsageError("name a run, or `last`: which one is meant?")
+    with RunStore(store or default_store_path()) as runs:
+        if run is None:
+            _list(runs, as_json)
+            return
+        run = _newest(runs) if run == "last" else runs.find(run)
+        if delete:
+            runs.delete(run)
+            click.echo(f"forgot {run}", err=True)
+        elif as_csv:
+            output.write(trials_csv(runs.trials(run)))
+        else:
+            _show(runs, run, html, markdown, as_json)
+
+
+def _list(runs: RunStore, as_json: bool) -> None:
+    if as_json:
+        output.document({"schema": "ropewalk.runs/1", "store": runs.path, "runs": runs.runs()})
+        return
+    from ropewalk.report.runs import runs_page
+
+    output.page(runs_page(runs.runs()))
+
+
+def _newest(runs: RunStore) -> str:
+    listed = runs.runs()
+    if not listed:
+        raise RunStoreError("no run is stored", code="run_not_found", where={"store": str(runs.path)})
+    return listed[0].run_id
+
+
+def _show(runs: RunStore, run: str, html: Path | None, markdown: bool, as_json: bool) -> None:
+    measurement = runs.load(run)
+    if html:
+        from ropewalk.report.html import measurement_html
+
+        output.write_file(html, measurement_html(measurement))
+    if as_json:
+        output.document(measurement)
+    elif markdown:
+        from ropewalk.report.markdown import measurement_markdown
+
+        output.write(measurement_markdown(measurement))
+    elif not html:
+        from ropewalk.report.measurement import measurement_page
+
+        output.page(measurement_page(measurement))
