@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from ropewalk.errors import EngineError, EngineTimeoutError
+from ropewalk.serving.report import ServerReport
 
 if TYPE_CHECKING:
     import httpx2
@@ -70,14 +71,15 @@ class ServerClient(Protocol):
     def context_len(self) -> int:
         """Tokens per sequence, prompt and answer together."""
 
-    def num_sequences(self) -> int | None:
-        """How many sequences the server works on at once; None where it does not say."""
-
     def model_ids(self) -> tuple[str, ...]:
         """The names under which requests may ask for the model."""
 
+    def report(self, log_lines: Iterable[str]) -> ServerReport:
+        """All that the server says of itself, over HTTP and in the lines of its log."""
+
     def tokenize(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]:
-        """Text to token ids; ``add_special`` puts the model's own start token before it."""
+        """Text to token ids; ``add_special`` puts the model's own start token before it,
+        ``parse_special`` reads the text of a special token as that token."""
 
     def detokenize(self, tokens: Sequence[int]) -> str:
         """Token ids to text."""

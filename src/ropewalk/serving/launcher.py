@@ -102,7 +102,7 @@ def start(
         start_up = _StartUp(spec, process, client, LogTail(log_path), began + ready_timeout, on_log)
         try:
             start_up.wait_until_it_answers(adapter.served_name(argv))
-            report, findings = start_up.read_report(adapter, allow_other_context=allow_other_context)
+            report, findings = start_up.read_report(allow_other_context=allow_other_context)
         except BaseException:  # an interrupt too: nothing may be left
             client.close()
             process.stop()
@@ -164,18 +164,9 @@ class _StartUp:
             raise
         return names
 
-    def read_report(
-        self, adapter: Adapter, *, allow_other_context: bool
-    ) -> tuple[ServerReport, tuple[Finding, ...]]:
+    def read_report(self, *, allow_other_context: bool) -> tuple[ServerReport, tuple[Finding, ...]]:
         self._tell_log()
-        printed = adapter.parse_log(self.log.lines)
-        report = ServerReport(
-            model_name=self.client.model_ids()[0],
-            context_len=self.client.context_len(),
-            num_sequences=self.client.num_sequences(),
-            cells=printed.cells,
-            buffers=printed.buffers,
-        )
+        report = self.client.report(self.log.lines)
         finding = _context_finding(self.spec, report.context_len)
         if finding and not allow_other_context:
             raise EngineError(finding.message, code=finding.code, where=finding.where)

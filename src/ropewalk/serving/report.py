@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ropewalk.findings import Finding
-
 
 @dataclass(frozen=True, slots=True)
 class PrintedBuffer:
@@ -20,16 +18,6 @@ class PrintedBuffer:
     device: str
     bytes: int
     rounding_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class PrintedLog:
-    """What the log of an engine tells. Unknown is None; buffers that were not printed are absent."""
-
-    buffers: tuple[PrintedBuffer, ...] = ()
-    context_len: int | None = None
-    cells: int | None = None
-    findings: tuple[Finding, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Lines that llama.cpp printed, turned into bytes and findings."""
+"""Lines that llama.cpp printed, turned into bytes and reasons."""
 
 from __future__ import annotations
 
@@ -35,13 +35,12 @@ I llama_kv_cache: size =   15.00 MiB (  1024 cells,  15 layers,  1/1 seqs), K (f
 
 def report_of(lines: list[str]) -> ServerReport:
     printed = parse(lines)
-    return ServerReport("m", printed.context_len or 0, 1, cells=printed.cells, buffers=printed.buffers)
+    return ServerReport("m", 1024, 1, cells=printed.cells, buffers=printed.buffers)
 
 
 def test_sizes_are_bytes_with_the_rounding_of_the_print() -> None:
     report = report_of(SMOLLM2)
     assert report.cells == 1024
-    assert report.context_len == 1024
     sizes = {buffer.name: (buffer.device, buffer.bytes) for buffer in report.buffers}
     assert sizes == {
         "weights": ("CPU_Mapped", 96_573_850),  # 96,576,768 in the file: within the rounding
@@ -94,18 +93,6 @@ def test_a_recurrent_state_is_its_own_term() -> None:
     assert state.bytes == round(149.62 * MIB)
 
 
-def test_a_capped_slot_is_a_finding() -> None:
-    # llama.cpp b11434, SmolLM2 with -c 16384
-    (finding,) = parse(
-        [
-            "W llama_context: n_ctx_seq (16384) > n_ctx_train (8192) -- possible training context overflow",
-            "W srv: the slot context (16384) exceeds the training context of the model (8192) - capping",
-        ]
-    ).findings
-    assert finding.code == "slot_context_capped"
-    assert finding.where == {"flag": "-c", "asked": 16384, "served": 8192}
-
-
 def test_the_first_error_is_the_reason() -> None:
     lines = [
         "0.00.004.560 E gguf_init_from_file: failed to open GGUF file '/x' (No such file or directory)",
@@ -134,3 +121,14 @@ def test_a_refused_request_is_no_reason_to_end() -> None:
     line = "E srv    send_error: task id = 4, error: request (2000 tokens) exceeds the available context size"
     assert root_error([line]) is None
     assert root_error([]) is None
+
+
+def test_a_log_without_prefixes_has_a_reason_too() -> None:
+    lines = [
+        "srv    load_model: loading model '/x'",
+        "gguf_init_from_file: failed to open GGUF file '/x' (No such file or directory)",
+        "srv          init: exiting due to model loading error",
+    ]
+    assert root_error(lines) == lines[1]
+    bind = "srv         start: couldn't bind HTTP server socket, hostname: 127.0.0.1, port: 18233"
+    assert root_error([bind]) == bind

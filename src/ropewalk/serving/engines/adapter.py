@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 from ropewalk.planner.records import Plan
 from ropewalk.serving.client import ServerClient
 from ropewalk.serving.records import EngineBuild, LaunchSpec
-from ropewalk.serving.report import PrintedLog
 
 
 class Adapter(Protocol):
@@ -41,9 +40,6 @@ class Adapter(Protocol):
 
     def client(self, base_url: str) -> ServerClient:
         """A client of a server of this engine."""
-
-    def parse_log(self, lines: Iterable[str]) -> PrintedLog:
-        """What the log tells about sizes and warnings."""
 
     def root_error(self, lines: Sequence[str]) -> str | None:
         """The engine's own reason for ending, or None where the log names none."""

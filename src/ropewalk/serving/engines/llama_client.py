@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ropewalk.errors import EngineError
@@ -14,6 +14,8 @@ from ropewalk.serving.client import (
     PromptTooLongError,
     TokenChoice,
 )
+from ropewalk.serving.engines import llama_log
+from ropewalk.serving.report import ServerReport
 
 if TYPE_CHECKING:
     import httpx2
@@ -28,17 +30,20 @@ class LlamaClient(HttpClient):
         """Tokens per slot. ``/props`` gives it per slot already; dividing it again would be wrong."""
         return int(self._get("/props")["default_generation_settings"]["n_ctx"])
 
-    def num_sequences(self) -> int:
-        """The number of slots."""
-        return int(self._get("/props")["total_slots"])
-
     def model_ids(self) -> tuple[str, ...]:
         """The one model's name: its alias, or the path that it was loaded from."""
         return tuple(model["id"] for model in self._get("/v1/models")["data"])
 
-    def model_path(self) -> str:
-        """The file that the server loaded."""
-        return str(self._get("/props")["model_path"])
+    def report(self, log_lines: Iterable[str]) -> ServerReport:
+        """What the server says over HTTP, with the sizes that it printed."""
+        printed = llama_log.parse(log_lines)
+        return ServerReport(
+            model_name=self.model_ids()[0],
+            context_len=self.context_len(),
+            num_sequences=int(self._get("/props")["total_slots"]),
+            cells=printed.cells,
+            buffers=printed.buffers,
+        )
 
     def tokenize(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]:
         """Text to token ids."""

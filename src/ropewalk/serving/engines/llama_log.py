@@ -1,4 +1,4 @@
-"""The log of llama.cpp's server: sizes of buffers, cache cells, warnings about the context, root errors.
+"""The log of llama.cpp's server: sizes of buffers, cells of the cache, the reason of an end.
 
 Lines as printed by b11434 with ``-lv 4`` (``src/llama-model.cpp``, ``llama-context.cpp``,
 ``llama-kv-cache.cpp``, ``llama-memory-recurrent.cpp``); at the default verbosity no size is printed.
@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 
-from ropewalk.findings import Finding
-from ropewalk.serving.report import PrintedBuffer, PrintedLog
+from ropewalk.serving.report import PrintedBuffer
 from ropewalk.units import MIB
 
 _TERMS = {
@@ -24,10 +24,18 @@ _TERMS = {
 }
 _BUFFER = re.compile(r"(\S+)\s+(model|KV|RS|output|compute) buffer size (?:=|is)\s+(\d+\.(\d+)) MiB")
 _CELLS = re.compile(r"size =\s+[\d.]+ MiB \(\s*(\d+) cells")
-_SLOT = re.compile(r"new slot, n_ctx = (\d+)")
-_CAPPED = re.compile(r"slot context \((\d+)\) exceeds the training context of the model \((\d+)\)")
-_ERROR = re.compile(r"^(?:[\d.]+ )?E (?P<said>.*)|^(?P<bare>error[: ].*|.*GGML_ASSERT.*|terminate called.*)")
+_ERROR = re.compile(r"^(?:[\d.]+ )?E (?P<said>.*)")
+# Without --log-prefix a line does not say its level; arguments and assertions never do.
+_BARE_ERROR = re.compile(r"(?P<said>.*(?:\b(?:error|failed to|couldn't)\b|GGML_ASSERT|terminate called).*)")
 _ANSWER_ERROR = "send_error:"  # about one request, not about the server
+
+
+@dataclass(frozen=True, slots=True)
+class PrintedLog:
+    """What a log tells. ``cells`` are those of the largest cache; what was not printed is None or absent."""
+
+    buffers: tuple[PrintedBuffer, ...]
+    cells: int | None
 
 
 def parse(lines: Iterable[str]) -> PrintedLog:
@@ -35,8 +43,6 @@ def parse(lines: Iterable[str]) -> PrintedLog:
     its own before them."""
     buffers: list[PrintedBuffer] = []
     cells: list[int] = []
-    context_len: int | None = None
-    findings: list[Finding] = []
     for line in lines:
         if "loading model tensors" in line:
             buffers = []
@@ -47,24 +53,16 @@ def parse(lines: Iterable[str]) -> PrintedLog:
             _add(buffers, _buffer(match))
         elif match := _CELLS.search(line):
             cells.append(int(match[1]))
-        elif match := _SLOT.search(line):
-            context_len = int(match[1])
-        elif match := _CAPPED.search(line):
-            findings.append(_capped(match))
-    return PrintedLog(
-        buffers=tuple(buffers),
-        context_len=context_len,
-        cells=max(cells, default=None),
-        findings=tuple(findings),
-    )
+    return PrintedLog(tuple(buffers), max(cells, default=None))
 
 
 def root_error(lines: Sequence[str]) -> str | None:
     """The first error that the server logged about itself: later ones only say that it gave up."""
-    for line in lines:
-        match = _ERROR.match(line)
-        if match and _ANSWER_ERROR not in line:
-            return (match["said"] or match["bare"]).strip()
+    for pattern in (_ERROR, _BARE_ERROR):
+        for line in lines:
+            match = pattern.match(line)
+            if match and _ANSWER_ERROR not in line:
+                return match["said"].strip()
     return None
 
 
@@ -84,15 +82,4 @@ def _buffer(match: re.Match[str]) -> PrintedBuffer:
         device=device,
         bytes=round(Decimal(size) * MIB),
         rounding_bytes=math.ceil(MIB / 2 / 10 ** len(decimals)),
-    )
-
-
-def _capped(match: re.Match[str]) -> Finding:
-    asked, served = int(match[1]), int(match[2])
-    return Finding(
-        code="slot_context_capped",
-        severity="error",
-        message=f"the server caps each sequence at {served} tokens, the length that the checkpoint declares, "
-        f"and keeps a cache for {asked}",
-        where={"flag": "-c", "asked": asked, "served": served},
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path, PurePath
 
 from ropewalk.planner.caches import CacheType, find_cache_type
@@ -18,7 +18,6 @@ from ropewalk.planner.records import Plan
 from ropewalk.serving.engines import llama_log
 from ropewalk.serving.engines.llama_client import LlamaClient
 from ropewalk.serving.records import EngineBuild, LaunchSpec
-from ropewalk.serving.report import PrintedLog
 from ropewalk.units import MIB
 
 DEFAULT_PORT = 8080
@@ -112,11 +111,6 @@ def with_model(argv: Sequence[str], model: str) -> tuple[str, ...]:
 def client(base_url: str) -> LlamaClient:
     """A client of the server at this address."""
     return LlamaClient(base_url)
-
-
-def parse_log(lines: Iterable[str]) -> PrintedLog:
-    """What the log tells about sizes and warnings."""
-    return llama_log.parse(lines)
 
 
 def root_error(lines: Sequence[str]) -> str | None:

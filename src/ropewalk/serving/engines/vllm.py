@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import PurePath
 
 from ropewalk.planner.engines.vllm import UTILIZATION_PERCENT, batched_tokens
@@ -17,7 +17,6 @@ from ropewalk.planner.records import Plan
 from ropewalk.serving.engines import vllm_log
 from ropewalk.serving.engines.vllm_client import VllmClient
 from ropewalk.serving.records import EngineBuild, LaunchSpec
-from ropewalk.serving.report import PrintedLog
 
 DEFAULT_PORT = 8000
 # Each overrules a flag or a check without a word (platforms/cpu.py:323, config/model.py, 0.32.0).
@@ -84,11 +83,6 @@ def served_name(argv: Sequence[str]) -> str:
 def client(base_url: str) -> VllmClient:
     """A client of the server at this address."""
     return VllmClient(base_url)
-
-
-def parse_log(lines: Iterable[str]) -> PrintedLog:
-    """What the log tells about sizes."""
-    return vllm_log.parse(lines)
 
 
 def root_error(lines: Sequence[str]) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ropewalk.errors import EngineError
@@ -17,6 +17,8 @@ from ropewalk.serving.client import (
     PromptTooLongError,
     TokenChoice,
 )
+from ropewalk.serving.engines import vllm_log
+from ropewalk.serving.report import PrintedBuffer, ServerReport
 
 if TYPE_CHECKING:
     import httpx2
@@ -35,13 +37,25 @@ class VllmClient(HttpClient):
         """``max_model_len``: tokens of a prompt and its answer together."""
         return int(self._model()["max_model_len"])
 
-    def num_sequences(self) -> int | None:
-        """None: vLLM does not say how many sequences it takes at once."""
-        return None
-
     def model_ids(self) -> tuple[str, ...]:
         """The names given by ``--served-model-name``."""
         return tuple(model["id"] for model in self._get("/v1/models")["data"])
+
+    def report(self, log_lines: Iterable[str]) -> ServerReport:
+        """What the server says over HTTP, with what only its log tells: the weights, and a cache that was
+        sized by utilisation. The cache is that of one rank; ``cells`` are its blocks times their size.
+        """
+        printed, config = vllm_log.parse(log_lines), self.cache_config()
+        blocks, block_size = config.get("num_gpu_blocks", ""), config.get("block_size", "")
+        size = config.get("kv_cache_memory_bytes", "")
+        exact = (PrintedBuffer("kv_cache", "rank 0", int(size), 0),) if size.isdecimal() else ()
+        return ServerReport(
+            model_name=self.model_ids()[0],
+            context_len=self.context_len(),
+            num_sequences=None,
+            cells=int(blocks) * int(block_size) if blocks.isdecimal() and block_size.isdecimal() else None,
+            buffers=(*(other for other in printed if not (exact and other.name == "kv_cache")), *exact),
+        )
 
     def cache_config(self) -> dict[str, str]:
         """What ``/metrics`` tells of the KV cache: ``block_size``, ``num_gpu_blocks`` and so on, as text."""
@@ -50,10 +64,8 @@ class VllmClient(HttpClient):
         return dict(_LABEL.findall(match[1])) if match else {}
 
     def tokenize(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]:
-        """Text to token ids. vLLM always reads special tokens in a text as such, so ``parse_special``
-        False is an error and not silently something else."""
-        if not parse_special:
-            raise EngineError("vLLM cannot tokenize a text without reading its special tokens as such")
+        """Text to token ids. vLLM reads the text of a special token as that token whatever is asked for;
+        ``parse_special`` makes no difference to a text without one."""
         body = {"model": self._name(), "prompt": text, "add_special_tokens": add_special}
         tokens: list[int] = self._post("/tokenize", body)["tokens"]
         return tokens

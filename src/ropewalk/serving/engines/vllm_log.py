@@ -10,30 +10,25 @@ import re
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
 
-from ropewalk.serving.report import PrintedBuffer, PrintedLog
+from ropewalk.serving.report import PrintedBuffer
 from ropewalk.units import GIB
 
 _WEIGHTS = re.compile(r"Model loading took (\d+\.(\d+)) GiB")
-_CELLS = re.compile(r"KV cache size: ([\d,]+) tokens")
-_CONTEXT = re.compile(r"Using max model len (\d+)")
-# ``Engine core initialization failed. See root cause above`` names no cause; the first of these does.
+_CACHE = re.compile(r"(?:Auto set \(|Available KV cache memory: )(\d+\.(\d+))(?:/[\d.]+\))? GiB")
 _ERROR = re.compile(r"(?:^|\s)(?P<said>(?:[A-Za-z_.]*(?:Error|Exception)|vllm: error): .+)$")
+# These only say that another process failed; the first error that is not one of them is the cause.
 _EMPTY_ERRORS = ("Engine core initialization failed", "WorkerProc initialization failed")
 
 
-def parse(lines: Iterable[str]) -> PrintedLog:
-    """Read a whole log; with several workers each prints its own weights."""
-    weights: list[PrintedBuffer] = []
-    cells: int | None = None
-    context_len: int | None = None
+def parse(lines: Iterable[str]) -> tuple[PrintedBuffer, ...]:
+    """Weights, and the cache where it was sized by utilisation; with several ranks each prints its own."""
+    buffers: list[PrintedBuffer] = []
     for line in lines:
-        if match := _WEIGHTS.search(line):
-            weights.append(_weights(match, device=f"worker {len(weights)}"))
-        elif match := _CELLS.search(line):
-            cells = int(match[1].replace(",", ""))
-        elif match := _CONTEXT.search(line):
-            context_len = int(match[1])
-    return PrintedLog(buffers=tuple(weights), context_len=context_len, cells=cells)
+        for name, pattern in (("weights", _WEIGHTS), ("kv_cache", _CACHE)):
+            if match := pattern.search(line):
+                rank = sum(buffer.name == name for buffer in buffers)
+                buffers.append(_buffer(name, match, rank))
+    return tuple(buffers)
 
 
 def root_error(lines: Sequence[str]) -> str | None:
@@ -45,11 +40,11 @@ def root_error(lines: Sequence[str]) -> str | None:
     return None
 
 
-def _weights(match: re.Match[str], *, device: str) -> PrintedBuffer:
+def _buffer(name: str, match: re.Match[str], rank: int) -> PrintedBuffer:
     size, decimals = match.groups()
     return PrintedBuffer(
-        name="weights",
-        device=device,
+        name=name,
+        device=f"rank {rank}",
         bytes=round(Decimal(size) * GIB),
         rounding_bytes=math.ceil(GIB / 2 / 10 ** len(decimals)),
     )

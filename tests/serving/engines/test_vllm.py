@@ -1,0 +1,132 @@
+"""Plans as vLLM arguments, and vLLM's log."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from ropewalk.planner.records import Memory, Plan, PlanRequest, RopeDecision
+from ropewalk.serving.engines import command_of, launch_spec
+from ropewalk.serving.engines.vllm import SCRUBBED_ENVIRONMENT, program
+from ropewalk.serving.engines.vllm_log import parse, root_error
+from ropewalk.serving.records import EngineBuild
+from ropewalk.units import GIB
+
+MakePlan = Callable[..., Plan]
+GPU = EngineBuild(name="vllm", engine="vllm", version="0.33.0", path="/usr/bin/vllm")
+CPU = replace(GPU, devices=("cpu",))
+
+
+def test_a_plan_for_gpus(make_plan: MakePlan) -> None:
+    request = PlanRequest(
+        context_len=131072,
+        engine="vllm",
+        num_sequences=4,
+        cache_type_k="fp8",
+        cache_type_v="fp8",
+        tensor_parallel=2,
+        pipeline_parallel=2,
+        max_batched_tokens=4096,
+    )
+    spec = launch_spec(make_plan(request, checkpoint="Qwen/Qwen3-8B"), build=GPU, port=8000)
+    assert spec.argv == (
+        *(
+            "serve",
+            "Qwen/Qwen3-8B",
+            "--host",
+            "127.0.0.1",
+            "--port",
+            "8000",
+            "--served-model-name",
+            "Qwen3-8B",
+        ),
+        *("--max-model-len", "131072", "--max-num-seqs", "4", "--kv-cache-dtype", "fp8"),
+        *("--gpu-memory-utilization", "0.92", "--max-num-batched-tokens", "4096"),
+        *("--tensor-parallel-size", "2", "--pipeline-parallel-size", "2", "--enable-prompt-tokens-details"),
+    )
+    assert spec.env == {}
+    assert spec.served_context_len == 131072
+
+
+def test_on_a_cpu_the_cache_is_given_in_bytes(make_plan: MakePlan) -> None:
+    request = PlanRequest(context_len=8192, engine="vllm")
+    plan = make_plan(request, checkpoint="/models/smol")
+    kv = replace(plan.memory.kv, reserved_bytes=500_000_000)
+    memory: Memory = replace(plan.memory, kv=kv)
+    spec = launch_spec(replace(plan, memory=memory), build=CPU, threads=2)
+    line = " ".join(spec.argv)
+    assert "--kv-cache-memory-bytes 500000000 --max-num-batched-tokens 2048" in line
+    assert "utilization" not in line
+    assert spec.env == {"VLLM_CPU_OMP_THREADS_BIND": "0-1"}
+    assert command_of(spec).startswith("VLLM_CPU_OMP_THREADS_BIND=0-1 vllm serve /models/smol ")
+
+
+def test_the_override_is_one_word_and_quoted_for_the_shell(make_plan: MakePlan) -> None:
+    overrides = {
+        "max_position_embeddings": 131072,
+        "rope_parameters": {"rope_type": "yarn", "rope_theta": 1000000, "factor": 4.0},
+    }
+    rope = RopeDecision("scale", "yarn", 4.0, 32768, 1.0, "", "", vllm_hf_overrides=overrides)
+    plan = make_plan(PlanRequest(context_len=131072, engine="vllm"), checkpoint="Qwen/Qwen3-8B", rope=rope)
+    spec = launch_spec(plan, build=GPU)
+    word = spec.argv[spec.argv.index("--hf-overrides") + 1]
+    assert json.loads(word) == overrides
+    assert shlex.split(command_of(spec))[1:] == list(spec.argv)
+
+
+def test_an_interpreter_runs_the_module() -> None:
+    assert program(GPU) == ("/usr/bin/vllm",)
+    assert program(replace(GPU, path="/env/bin/python3.12"))[1:] == ("-P", "-m", "vllm.entrypoints.cli.main")
+
+
+@pytest.mark.parametrize("name", ["VLLM_CPU_KVCACHE_SPACE", "VLLM_ALLOW_LONG_MAX_MODEL_LEN"])
+def test_variables_that_overrule_flags_are_not_passed_on(name: str) -> None:
+    assert SCRUBBED_ENVIRONMENT.match(name)
+    assert not SCRUBBED_ENVIRONMENT.match("VLLM_TARGET_DEVICE")
+
+
+def test_sizes_in_the_log() -> None:
+    # vLLM 0.32.0 on a CPU, --gpu-memory-utilization 0.2
+    lines = [
+        "INFO 11-30 [gpu_model_runner.py:1] Model loading took 0.25 GiB memory and 1.2 seconds",
+        "Auto set (3.63/23.54) GiB for KV cache on node 0, with 4.71 GiB requested memory for the worker.",
+    ]
+    weights, cache = parse(lines)
+    assert (weights.name, weights.bytes) == ("weights", GIB // 4)
+    assert (cache.name, cache.bytes, cache.rounding_bytes) == ("kv_cache", round(3.63 * GIB), 5_368_710)
+
+
+def test_each_rank_prints_its_own() -> None:
+    lines = [f"(Worker_TP{rank}) Available KV cache memory: 7.50 GiB" for rank in range(2)]
+    assert [(buffer.device, buffer.bytes) for buffer in parse(lines)] == [
+        ("rank 0", 7.5 * GIB),
+        ("rank 1", 7.5 * GIB),
+    ]
+
+
+def test_the_cause_is_found_above_the_line_that_names_none() -> None:
+    cause = (
+        "ValueError: To serve at least one request with the model's max seq len (8192), (0.18 GiB KV cache is"
+    )
+    lines = [
+        "(EngineCore pid=12) INFO 11-30 12:00:00 [core.py:88] Initializing a V1 LLM engine",
+        f"(EngineCore pid=12) ERROR 11-30 12:00:01 [core.py:700] {cause}",
+        "RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}",
+    ]
+    assert root_error(lines) == cause
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "vllm: error: unrecognized arguments: --rope-scaling {}",
+        "pydantic_core._pydantic_core.ValidationError: 1 validation error for ModelConfig",
+        "OSError: [Errno 98] Address already in use",
+    ],
+)
+def test_reasons_of_other_kinds(line: str) -> None:
+    assert root_error(["INFO all is well", line]) == line
