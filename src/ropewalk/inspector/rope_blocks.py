@@ -36,10 +36,10 @@ def is_nested(rope_parameters: Mapping[str, Any]) -> bool:
     return any(isinstance(value, Mapping) for value in rope_parameters.values())
 
 
-def full_key(blocks: Mapping[str, Any]) -> str:
-    """The layer type that stands for full attention; types without rotation only if there is no other."""
-    turning = [key for key in (*_FULL_KEYS, *blocks) if blocks.get(key)]
-    return turning[0] if turning else next(iter(blocks))
+def full_key(blocks: Mapping[str, Any]) -> str | None:
+    """The layer type that stands for full attention among nested blocks; None where nothing rotates."""
+    keys = (*_FULL_KEYS, *blocks)
+    return next((key for key in keys if isinstance(blocks.get(key), Mapping) and blocks[key]), None)
 
 
 def full_block(rope_parameters: Mapping[str, Any] | None) -> Block:
@@ -48,7 +48,8 @@ def full_block(rope_parameters: Mapping[str, Any] | None) -> Block:
         return {}
     if not is_nested(rope_parameters):
         return dict(rope_parameters)
-    return dict(rope_parameters[full_key(rope_parameters)] or {})
+    key = full_key(rope_parameters)
+    return {} if key is None else dict(rope_parameters[key])
 
 
 def scaling_of(block: Mapping[str, Any]) -> Block | None:

@@ -275,10 +275,15 @@ class _Reader:
         return block
 
     def _is_valid(self, key: str, value: Any) -> bool:
-        if key not in _NUMBERS or (is_number(value) and (value > 0 or key not in _POSITIVE)):
-            return True
-        self._invalid(key, value, "a positive number" if key in _POSITIVE else "a number")
-        return False
+        if key == "mrope_section":
+            valid, expected = isinstance(value, list) and all(map(whole, value)), "a list of whole numbers"
+        elif key in _POSITIVE:
+            valid, expected = is_number(value) and value > 0, "a positive number"
+        else:
+            valid, expected = key not in _NUMBERS or is_number(value), "a number"
+        if not valid:
+            self._invalid(key, value, expected)
+        return valid
 
     def _type(self, block: Mapping[str, Any]) -> str:
         modern, legacy = block.get("rope_type"), block.get("type")

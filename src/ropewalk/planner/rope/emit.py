@@ -63,10 +63,9 @@ def emit_yarn(
     before 4.53 took the factor from it.
     """
     v4 = _v4(block, max_len)
-    parameters = (
-        {**rope_parameters, full_key(rope_parameters): dict(block)} if is_nested(rope_parameters) else block
-    )
-    v5 = {"max_position_embeddings": max_len, "rope_parameters": dict(parameters)}
+    key = full_key(rope_parameters) if is_nested(rope_parameters) else None
+    parameters = dict(block) if key is None else {**rope_parameters, key: dict(block)}
+    v5 = {"max_position_embeddings": max_len, "rope_parameters": parameters}
     new_keys = versions.has(versions.ROPE_PARAMETERS_KEY, vllm_version)
     return Emission(
         transformers_v4=_under(text_config_key, v4),
