@@ -98,7 +98,7 @@ def start(
             log_path=log_path,
             grace_seconds=grace_seconds,
         )
-        client = adapter.client(f"http://{_authority(spec)}")
+        client = adapter.client(f"http://{_authority(spec)}", model=spec.model)
         start_up = _StartUp(spec, process, client, LogTail(log_path), began + ready_timeout, on_log)
         try:
             start_up.wait_until_it_answers(adapter.served_name(argv))

@@ -38,8 +38,8 @@ class Adapter(Protocol):
     def command_of(self, spec: LaunchSpec) -> str:
         """The command line for a shell."""
 
-    def client(self, base_url: str) -> ServerClient:
-        """A client of a server of this engine."""
+    def client(self, base_url: str, *, model: str) -> ServerClient:
+        """A client of a server of this engine that serves ``model``."""
 
     def root_error(self, lines: Sequence[str]) -> str | None:
         """The engine's own reason for ending, or None where the log names none."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ropewalk.errors import EngineError
+from ropewalk.inspector.ggufset import read_gguf
 from ropewalk.serving.client import (
     COMPLETION_SECONDS,
     Completion,
@@ -24,7 +26,15 @@ _FINISH = {"eos": "stop", "word": "stop", "limit": "length"}
 
 
 class LlamaClient(HttpClient):
-    """A client of one llama.cpp server; see :class:`ropewalk.serving.client.ServerClient`."""
+    """A client of one llama.cpp server; see :class:`ropewalk.serving.client.ServerClient`.
+
+    ``model`` is the file that it serves, where it is at hand: the server makes up a template for a model
+    without one (ChatML, common/chat.cpp), so that only the file tells.
+    """
+
+    def __init__(self, base_url: str, *, model: Path | None = None, api_key: str | None = None) -> None:
+        super().__init__(base_url, api_key=api_key)
+        self._model = model
 
     def context_len(self) -> int:
         """Tokens per slot. ``/props`` gives it per slot already; dividing it again would be wrong."""
@@ -57,7 +67,7 @@ class LlamaClient(HttpClient):
 
     def apply_template(self, messages: Sequence[Message]) -> str | None:
         """The chat as one prompt; None where the checkpoint brings no template."""
-        if not self._get("/props").get("chat_template"):
+        if self._model and "tokenizer.chat_template" not in read_gguf(self._model).keys:
             return None
         return str(
             self._post("/apply-template", {"messages": [dict(message) for message in messages]})["prompt"]

@@ -108,9 +108,9 @@ def with_model(argv: Sequence[str], model: str) -> tuple[str, ...]:
     return tuple(arguments)
 
 
-def client(base_url: str) -> LlamaClient:
-    """A client of the server at this address."""
-    return LlamaClient(base_url)
+def client(base_url: str, *, model: str) -> LlamaClient:
+    """A client of the server at this address, which serves this file."""
+    return LlamaClient(base_url, model=Path(model))
 
 
 def root_error(lines: Sequence[str]) -> str | None:

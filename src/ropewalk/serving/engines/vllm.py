@@ -80,8 +80,8 @@ def served_name(argv: Sequence[str]) -> str:
     return argv[argv.index("--served-model-name") + 1]
 
 
-def client(base_url: str) -> VllmClient:
-    """A client of the server at this address."""
+def client(base_url: str, *, model: str) -> VllmClient:
+    """A client of the server at this address; vLLM itself tells all about its model."""
     return VllmClient(base_url)
 
 
