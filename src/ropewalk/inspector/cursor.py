@@ -22,10 +22,11 @@ _LENGTH_BYTES = 8
 class Cursor:
     """Reads forward through a file of ``size`` bytes. Raises :class:`CheckpointError` at its end."""
 
-    def __init__(self, fetch: Fetch, *, size: int, file: str) -> None:
+    def __init__(self, fetch: Fetch, *, size: int, file: str, window_bytes: int = WINDOW_BYTES) -> None:
         self.file = file
         self.size = size
         self._fetch = fetch
+        self._window_bytes = window_bytes
         self._window = b""
         self._start = 0  # of the window in the file
         self._at = 0  # of the position in the window; past its end after a skip
@@ -138,7 +139,7 @@ class Cursor:
             return
         self.check(count)
         self._start, self._at = self.position, 0
-        self._window = self._fetch(self._start, max(count, min(WINDOW_BYTES, self.size - self._start)))
+        self._window = self._fetch(self._start, max(count, min(self._window_bytes, self.size - self._start)))
         if len(self._window) < count:
             raise CheckpointError(
                 f"{self.file} became shorter while it was read",

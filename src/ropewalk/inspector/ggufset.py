@@ -2,66 +2,64 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
-from ropewalk.errors import CheckpointError
+from ropewalk.errors import CheckpointError, HubError
 from ropewalk.findings import Finding
-from ropewalk.inspector.cursor import Cursor
 from ropewalk.inspector.gguf import GgufFile, ScalarPlace, parse_gguf
 from ropewalk.inspector.records import Checkpoint, CheckpointFile
-from ropewalk.inspector.store import open_regular
+from ropewalk.inspector.store import FolderStore, Store
 from ropewalk.inspector.tensors import TensorTable
 from ropewalk.inspector.weights import part_names
 
 
-def read_gguf(path: Path, *, keep_arrays: Collection[str] = ()) -> GgufFile:
-    """One local file. Raises :class:`CheckpointError`."""
-    with open_regular(path) as stream:
-        number = stream.fileno()
-        cursor = Cursor(
-            lambda offset, size: os.pread(number, size, offset), size=os.fstat(number).st_size, file=path.name
-        )
-        return parse_gguf(cursor, keep_arrays=keep_arrays)
-
-
 def scalar_place(path: Path, key: str) -> ScalarPlace:
-    """Where the number of ``key`` lies in the file; raises :class:`CheckpointError` where there is none."""
-    file = read_gguf(path)
-    try:
-        return file.places[key]
-    except KeyError:
+    """Where the number of ``key`` lies in a GGUF file. Raises :class:`CheckpointError` where it has none."""
+    with FolderStore(path.parent, source=str(path), named=path.name).open(path.name) as cursor:
+        places = parse_gguf(cursor).places
+    if key not in places:
         raise CheckpointError(
-            f"{path.name} has no number {key}",
-            code="gguf_key_missing",
+            f"{path.name} has no number {key}", code="gguf_key_missing",
             where={"file": path.name, "field": key},
-        ) from None
+        )  # fmt: skip
+    return places[key]
 
 
-def open_gguf(path: Path, *, source: str, keep_arrays: Collection[str] = ()) -> Checkpoint:
-    """The whole checkpoint that the file belongs to; ``path`` of the result is part 1, which engines want.
+def read_gguf_set(
+    store: Store, name: str, *, folder: Path | None, keep_arrays: Collection[str]
+) -> Checkpoint:
+    """The whole checkpoint that the file belongs to.
 
-    Only part 1 of a split set carries the model's keys. Missing parts are a finding.
+    Its ``path`` is that of part 1, which alone carries the model's keys and which llama.cpp wants to be
+    given. A part that is missing or unreadable is a finding.
     """
-    names = part_names(path.name)
-    present = [name for name in names if os.path.lexists(path.parent / name)]
-    parts = [read_gguf(path.parent / name, keep_arrays=keep_arrays) for name in present]
+    names = part_names(name)
+    parts: list[GgufFile] = []
+    findings: list[Finding] = []
+    for part in names:
+        if part != name and not store.has(part):
+            continue
+        try:
+            with store.open(part) as cursor:
+                parts.append(parse_gguf(cursor, keep_arrays=keep_arrays))
+        except CheckpointError as error:
+            if part == name or isinstance(error, HubError):
+                raise
+            findings.append(Finding(error.code, "error", error.message, error.where))
     table = TensorTable()
-    for part in parts:
-        table.extend(part.columns, table.add_file(part.file))
+    for file in parts:
+        table.extend(file.columns, table.add_file(file.file))
+        findings += file.findings
     return Checkpoint(
-        source=source,
-        path=path.parent / names[0],
+        source=store.source,
+        path=None if folder is None else folder / names[0],
         format="gguf",
-        files=tuple(CheckpointFile(part.file, part.file_bytes) for part in parts),
+        files=tuple(CheckpointFile(file.file, file.file_bytes) for file in parts),
         tensors=table,
         gguf=parts[0].keys,
-        findings=(
-            *(finding for part in parts for finding in part.findings),
-            *_set_findings(parts, names, table),
-        ),
+        findings=(*findings, *_set_findings(parts, names, table)),
     )
 
 

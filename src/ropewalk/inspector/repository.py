@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ropewalk.errors import CheckpointError, CheckpointMissingError
+from ropewalk.errors import CheckpointError, CheckpointMissingError, HubError
 from ropewalk.findings import Finding, Severity
 from ropewalk.inspector.index import Index, find_index, parse_index
 from ropewalk.inspector.jsonfile import parse_object
@@ -21,7 +21,7 @@ from ropewalk.inspector.records import Checkpoint, CheckpointFile
 from ropewalk.inspector.safetensors import HeaderReader
 from ropewalk.inspector.store import Store
 from ropewalk.inspector.tensors import Columns, TensorTable
-from ropewalk.inspector.weights import Weights, choose_weights, is_copy, pickles
+from ropewalk.inspector.weights import Weights, choose_weights, is_copy, is_weights, pickles
 
 CONFIG = "config.json"
 RELATIVES = (
@@ -101,11 +101,13 @@ class _Reading:
 
     def read_configs(self, names: Sequence[str]) -> None:
         """``config.json`` and its relatives. One that is no JSON is a finding; the tensors still count."""
-        for name in (CONFIG, *RELATIVES):
-            if name not in names:
-                continue
+        present = [name for name in (CONFIG, *RELATIVES) if name in names]
+        self.store.expect(present)
+        for name in present:
             try:
                 value = parse_object(self.store.read(name), file=name)
+            except HubError:
+                raise
             except CheckpointError as error:
                 severity: Severity = "error" if name == CONFIG else "warning"
                 self.add(error.code, severity, error.message, **error.where)
@@ -142,7 +144,7 @@ class _Reading:
                 raw = self.store.header(name)
                 header = self.headers.read(raw.raw, file=name, data_bytes=raw.data_bytes)
             except CheckpointError as error:
-                if error.code == "unsafe_path":
+                if isinstance(error, HubError) or error.code == "unsafe_path":
                     raise
                 first = first or error
                 self.add(error.code, "error", error.message, **error.where)
@@ -241,7 +243,7 @@ class _Reading:
 
     def _note_unused(self, used: Collection[str]) -> None:
         """Other safetensors files of the folder: by its name a second copy of the weights, or unknown."""
-        unused = [name for name in self.store.names() if name.endswith(".safetensors") and name not in used]
+        unused = [name for name in self.store.names() if is_weights(name) and name not in used]
         copies = [name for name in unused if is_copy(name)]
         others = [name for name in unused if not is_copy(name)]
         if copies:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
 from typing import Protocol
 
 from ropewalk.errors import CheckpointError, CheckpointMissingError
+from ropewalk.inspector.cursor import Cursor
 from ropewalk.inspector.jsonfile import check_size
 from ropewalk.inspector.safetensors import LENGTH_BYTES, SNIFF_BYTES, header_length
 
@@ -50,13 +52,18 @@ class Store(Protocol):
     def header(self, name: str) -> RawHeader:
         """The header of a safetensors file. Raises :class:`CheckpointError`."""
 
+    def open(self, name: str) -> AbstractContextManager[Cursor]:
+        """A file to walk through from its start."""
+
 
 class FolderStore:
     """A local folder. Names are confined to it; see :func:`confine`."""
 
-    def __init__(self, folder: Path, *, source: str | None = None) -> None:
+    def __init__(self, folder: Path, *, source: str, named: str | None = None) -> None:
+        """``named`` is a file that the user named himself: that one may be a link to anywhere."""
         self.folder = folder
-        self.source = source or str(folder)
+        self.source = source
+        self._named = named
         self._names: list[str] | None = None
 
     def names(self) -> Sequence[str]:
@@ -74,7 +81,7 @@ class FolderStore:
 
     def read(self, name: str) -> bytes:
         """A whole small file."""
-        with open_regular(confine(self.folder, name)) as stream:
+        with open_regular(self._path(name)) as stream:
             size = os.fstat(stream.fileno()).st_size
             check_size(size, file=name)
             return stream.read(size) or b""
@@ -84,7 +91,7 @@ class FolderStore:
 
     def header(self, name: str) -> RawHeader:
         """The header of a safetensors file; nothing else of it is read."""
-        with open_regular(confine(self.folder, name)) as stream:
+        with open_regular(self._path(name)) as stream:
             number = stream.fileno()
             file_bytes = os.fstat(number).st_size
             start = os.pread(number, SNIFF_BYTES, 0)
@@ -96,6 +103,17 @@ class FolderStore:
                 where={"file": name, "declared": length, "available": len(raw)},
             )  # fmt: skip
         return RawHeader(raw, file_bytes)
+
+    @contextmanager
+    def open(self, name: str) -> Iterator[Cursor]:
+        """A file to walk through from its start."""
+        with open_regular(self._path(name)) as stream:
+            number = stream.fileno()
+            size = os.fstat(number).st_size
+            yield Cursor(lambda offset, count: os.pread(number, count, offset), size=size, file=name)
+
+    def _path(self, name: str) -> str:
+        return os.path.join(self.folder, name) if name == self._named else confine(self.folder, name)
 
 
 def open_regular(path: str | Path) -> FileIO:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ropewalk.errors import CheckpointError
+from ropewalk.errors import CheckpointError, CheckpointMissingError
 
 GGUF_MAGIC = b"GGUF"
 _SHARD = re.compile(r"(.+)-(\d{5})-of-(\d{5})\.safetensors")
@@ -24,13 +24,18 @@ class Weights:
     missing: tuple[str, ...] = ()
 
 
+def is_weights(name: str) -> bool:
+    """Whether it is a safetensors file of the checkpoint itself, not of a part in a subfolder."""
+    return name.endswith(".safetensors") and "/" not in name
+
+
 def choose_weights(names: Sequence[str]) -> Weights:
     """``model.safetensors``, else the numbered shards, else all other safetensors files.
 
     ``consolidated*`` and ``adapter_*`` count only where nothing else does: vLLM 0.33 loads the former with
     Mistral's load format alone, and an adapter is not the model.
     """
-    files = sorted(name for name in names if name.endswith(".safetensors"))
+    files = sorted(filter(is_weights, names))
     if "model.safetensors" in files:
         return Weights(("model.safetensors",))
     for prefix in ("", *_SECONDARY):
@@ -53,16 +58,22 @@ def part_names(name: str) -> list[str]:
     return [f"{match[1]}-{part:05d}-of-{match[3]}.gguf" for part in range(1, int(match[3]) + 1)]
 
 
-def choose_gguf(names: Sequence[str], *, source: str) -> str:
-    """The one GGUF model among these; a projector (``mmproj*``) only where it is alone.
+def choose_gguf(names: Sequence[str], *, source: str, wanted: str | None = None) -> str | None:
+    """The one GGUF model among these files, or None where safetensors files are there or no GGUF file is.
 
-    Raises :class:`CheckpointError` ``ambiguous_checkpoint`` where there are several, as in most repositories
-    of quantised models.
+    A projector (``mmproj*``) counts only where it is alone. ``wanted`` is a file name or a part of one
+    (``Q4_K_M``). Raises :class:`CheckpointError` ``ambiguous_checkpoint`` where several are left, as in most
+    repositories of quantised models, and ``checkpoint_missing`` where none is as wanted.
     """
-    models = {_PART.sub(r"\1", name): name for name in sorted(names, reverse=True)}
-    choices = sorted(name for name in models.values() if not name.startswith("mmproj")) or sorted(
-        models.values()
-    )
+    files = [name for name in sorted(names, reverse=True) if name.endswith(".gguf")]
+    if wanted is not None:
+        files = [wanted] if wanted in files else [name for name in files if wanted.lower() in name.lower()]
+        if not files:
+            raise CheckpointMissingError(f"{source}: no GGUF file of that name", where={"file": wanted})
+    elif not files or any(map(is_weights, names)):
+        return None
+    models = sorted({_PART.sub(r"\1", name): name for name in files}.values())
+    choices = [name for name in models if not name.rpartition("/")[2].startswith("mmproj")] or models
     if len(choices) > 1:
         raise CheckpointError(
             f"{source} holds {len(choices)} GGUF models; name one of them: {', '.join(choices[:10])}",
