@@ -323,6 +323,7 @@ def test_block_beside_the_text_config_is_told() -> None:
         ({"rope_scaling": {**YARN, "beta_fast": [32]}}, "beta_fast"),
         ({"rope_theta": 10**400}, "rope_theta"),
         ({"rope_theta": "1e6"}, "rope_theta"),
+        ({"rope_parameters": {"rope_type": "default", "rope_theta": 0.5}}, "rope_theta"),
         ({"rope_scaling": "yarn"}, "rope_scaling"),
         ({"partial_rotary_factor": 0}, "partial_rotary_factor"),
         ({"rope_scaling": {"type": "mrope", "mrope_section": [16, -24]}}, "mrope_section"),
@@ -332,7 +333,8 @@ def test_values_that_are_no_numbers_are_told_and_left_out(config: dict[str, Any]
     rope = read({"max_position_embeddings": 131072, **config})
     invalid = [finding for finding in rope.findings if finding.code == "rope_value_invalid"]
     assert [finding.where["field"] for finding in invalid] == [field]
-    assert rope.parameters["rope_theta"] == 10000.0
+    assert rope.facts["rope_theta"].value == 10000.0
+    assert rope.facts["rope_theta"].source == "default"
 
 
 ODD = [

@@ -28,9 +28,7 @@ from ropewalk.inspector.rope_checks import check_factor, check_longrope, check_o
 # transformers 5.24 fills a missing original length of these with max_position_embeddings
 # (modeling_rope_utils.py:806); vLLM 0.33 does the same.
 _FROM_ORIGINAL = frozenset({"yarn", "longrope", "llama3"})
-_POSITIVE = frozenset(
-    {"rope_theta", "factor", "original_max_position_embeddings", "partial_rotary_factor", "alpha"}
-)
+_POSITIVE = frozenset({"factor", "partial_rotary_factor", "alpha"})
 _NUMBERS = _POSITIVE | {
     "attention_factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim", "low_freq_factor",
     "high_freq_factor", "short_mscale", "long_mscale",
@@ -142,7 +140,7 @@ def rope_from_gguf(
         key.removeprefix(f"{arch}."): value for key, value in metadata.items() if key.startswith(f"{arch}.")
     }
     flat = _gguf_block(said, arch, has_rope_freqs=has_rope_freqs, has_long_factors=has_long_factors)
-    stated = is_number(said.get("rope.freq_base"))
+    stated = _is_above(said.get("rope.freq_base"), 1)
     theta = Fact(
         flat["rope_theta"], "gguf" if stated else "default", "rope.freq_base" if stated else "llama.cpp"
     )
@@ -160,11 +158,11 @@ def rope_from_gguf(
 
 def _gguf_block(said: Mapping[str, Any], arch: str, *, has_rope_freqs: bool, has_long_factors: bool) -> Block:
     theta = said.get("rope.freq_base")
-    block: Block = {"rope_type": "default", "rope_theta": theta if is_number(theta) else _MIXIN_THETA}
+    block: Block = {"rope_type": "default", "rope_theta": theta if _is_above(theta, 1) else _MIXIN_THETA}
     block |= {
         name: value
         for key, name in _GGUF_KEYS.items()
-        if is_number(value := said.get(f"rope.scaling.{key}")) and value != 0
+        if _is_above(value := said.get(f"rope.scaling.{key}"), 0)
     }
     stated = canonical_type(said.get("rope.scaling.type") or "linear")
     if has_long_factors:
@@ -178,8 +176,8 @@ def _gguf_block(said: Mapping[str, Any], arch: str, *, has_rope_freqs: bool, has
         scale = log_mul / 0.1 if arch == "deepseek2" else log_mul
         block |= {"mscale": scale if arch == "deepseek2" else 1.0, "mscale_all_dim": scale}
     sections = said.get("rope.dimension_sections")
-    if isinstance(sections, list) and any(sections):
-        block["mrope_section"] = [size for size in sections if size]
+    if isinstance(sections, list | tuple) and any(map(whole, sections)):
+        block["mrope_section"] = [size for size in sections if whole(size)]
     return (
         block
         if block["rope_type"] != "default"
@@ -189,7 +187,7 @@ def _gguf_block(said: Mapping[str, Any], arch: str, *, has_rope_freqs: bool, has
 
 def _gguf_layers(said: Mapping[str, Any], arch: str, full: Block) -> Blocks | None:
     stated = said.get("rope.freq_base_swa")
-    sliding = stated if is_number(stated) else _GGUF_SLIDING_THETA.get(arch)
+    sliding = stated if _is_above(stated, 1) else _GGUF_SLIDING_THETA.get(arch)
     if sliding is None or not said.get("attention.sliding_window"):
         return None
     return {"full_attention": full, "sliding_attention": _plain(sliding, {})}
@@ -270,15 +268,22 @@ class _Reader:
         if raw.get("rope_type") == "telechat3-yarn" and "factor" in block:
             # vLLM 0.33, transformers_utils/config.py:652
             block.setdefault("attention_factor", 0.07 * math.log(block["factor"]) + 1.0)
+        if "original_max_position_embeddings" in block:
+            block["original_max_position_embeddings"] = int(block["original_max_position_embeddings"])
         if block["rope_type"] in _FROM_ORIGINAL:
             self._fill_original(block)
         return block
 
     def _is_valid(self, key: str, value: Any) -> bool:
         if key == "mrope_section":
-            valid, expected = isinstance(value, list) and all(map(whole, value)), "a list of whole numbers"
+            valid = isinstance(value, list) and all(isinstance(size, int) and size > 0 for size in value)
+            expected = "a list of whole numbers"
+        elif key == "original_max_position_embeddings":
+            valid, expected = (whole(value) or 0) > 1, "a length in tokens"
+        elif key == "rope_theta":
+            valid, expected = _is_above(value, 1), "a number above 1"
         elif key in _POSITIVE:
-            valid, expected = is_number(value) and value > 0, "a positive number"
+            valid, expected = _is_above(value, 0), "a positive number"
         else:
             valid, expected = key not in _NUMBERS or is_number(value), "a number"
         if not valid:
@@ -301,19 +306,19 @@ class _Reader:
             self._find("rope_type_unknown", "warning", message, field="rope_type", value=canonical)
         return canonical
 
-    def _top(self, keys: tuple[str, ...]) -> Any:
-        """The first of these keys of the config that is stated, where it is a positive number."""
+    def _top(self, keys: tuple[str, ...], *, above: float = 0) -> Any:
+        """The first of these keys of the config that is stated as a number above the bound."""
         for key in keys:
             value = self.config.get(key)
             if value is not None and not isinstance(value, list):
-                if is_number(value) and value > 0:
+                if _is_above(value, above):
                     return value
-                self._invalid(key, value, "a positive number")
+                self._invalid(key, value, f"a number above {above:g}")
         return None
 
     def _top_theta(self) -> Any:
         ratio = self._top(("rope_ratio",))  # ChatGLM: 10,000 x rope_ratio
-        return self._top(_THETA_KEYS) if ratio is None else _MIXIN_THETA * ratio
+        return self._top(_THETA_KEYS, above=1) if ratio is None else _MIXIN_THETA * ratio
 
     def _fill_original(self, block: Block) -> None:
         outside = whole(self.config.get("original_max_position_embeddings"))
@@ -345,9 +350,9 @@ class _Reader:
             }
         if isinstance(self.config.get("rope_theta"), list):
             return self._theta_per_layer(raw, self.config["rope_theta"])
-        if (compress := self._top(("compress_rope_theta",))) is not None:
+        if (compress := self._top(("compress_rope_theta",), above=1)) is not None:
             return self._compressed(raw, compress)
-        sliding = self._top(_SLIDING_THETA_KEYS)
+        sliding = self._top(_SLIDING_THETA_KEYS, above=1)
         if sliding is None and self.model_type not in _CLASS_SLIDING_THETA:
             return None
         full = self.flat(raw)
@@ -381,7 +386,7 @@ class _Reader:
         """Base of the full-attention layers; a second value beside the block is told."""
         value = block["rope_theta"]
         inside, beside = raw.get("rope_theta"), self.top_theta
-        if is_number(inside):
+        if _is_above(inside, 1):
             if beside is not None and beside != inside:
                 message = (
                     f"rope_theta is {beside:g} beside the rope block, {inside:g} inside; the inner value wins"
@@ -422,6 +427,10 @@ class _Reader:
 def _plain(theta: Any, full: Block) -> Block:
     kept = {key: full[key] for key in ("partial_rotary_factor",) if key in full}
     return {"rope_type": "default", "rope_theta": theta, **kept}
+
+
+def _is_above(value: Any, bound: float) -> bool:
+    return is_number(value) and value > bound
 
 
 def _first(*values: Any) -> Any:

@@ -80,6 +80,7 @@ def test_smallest_factor_over_the_trained_length(
     assert decision.original_max_position_embeddings == 32768
     assert decision.attention_factor == pytest.approx(attention_factor, abs=5e-7)
     assert "QwenLM/Qwen3" in decision.source
+    assert decision.reason == f"{target:,} / 32,768, the publisher's rule"
 
 
 def test_static_yarn_costs_short_texts(qwen3: Inspection) -> None:

@@ -19,7 +19,6 @@ from ropewalk.planner.rope.emit import (
     Emission,
     emit_length,
     emit_yarn,
-    format_number,
     smallest_factor,
     yarn_block,
 )
@@ -179,11 +178,11 @@ def _scale(at: Situation, factor: float, original: int) -> RopeAdvice:
     lifts_itself = at.engine != "llama-server" or versions.has(
         versions.YARN_LIFTS_TRAINED_CONTEXT, at.engine_version
     )
-    lengths = f"{format_tokens(original)} to {format_tokens(reach)} tokens"
+    whose = "the publisher's rule" if described else "no rule is published for it"
     return _advice(
         at,
         "scale",
-        reason=f"YaRN {format_number(factor)} from {lengths}",
+        reason=f"{format_tokens(reach)} / {format_tokens(original)}, {whose}",
         source=at.rule.source if at.rule is not None and described else _OURS,
         block=block,
         emission=emission,

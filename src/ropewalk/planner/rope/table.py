@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ropewalk.errors import CheckpointError, UsageError
@@ -13,7 +13,10 @@ from ropewalk.inspector.records import Inspection
 from ropewalk.inspector.rope_blocks import Block, full_block
 from ropewalk.planner.records import Engine, RopeDecision
 from ropewalk.planner.rope.decision import RopeAdvice
-from ropewalk.planner.rope.frequencies import Rotation, RotationInputs, base_rates, mrope_axes, rotation
+from ropewalk.planner.rope.frequencies import Rotation, RotationInputs, mrope_axes, rotation
+
+# Wider than any head; a bound before a list is built from a number in a file.
+_MAX_DIM = 65_536
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,9 +115,13 @@ def _head_dim(inspection: Inspection, rotary_dim: int) -> int:
 def _rotation(block: Mapping[str, Any], inputs: RotationInputs) -> Rotation | None:
     """None where a GGUF keeps the scaling in a tensor, of which the headers hold no numbers."""
     baked = {"llama3": "factor", "longrope": "long_factor"}.get(str(block.get("rope_type")))
-    if baked is not None and baked not in block:
-        return None
+    return None if baked is not None and baked not in block else _computed(block, inputs)
+
+
+def _computed(block: Mapping[str, Any], inputs: RotationInputs) -> Rotation:
     try:
+        if max(inputs.head_dim, inputs.rotary_dim) > _MAX_DIM:
+            raise ValueError(f"heads of {max(inputs.head_dim, inputs.rotary_dim)} numbers")
         return rotation(block, inputs)
     except (KeyError, ValueError, TypeError, ArithmeticError) as error:
         raise CheckpointError(
@@ -126,11 +133,12 @@ def _rotation(block: Mapping[str, Any], inputs: RotationInputs) -> Rotation | No
 
 def _pairs(shipped: Block, inputs: RotationInputs, in_force: Rotation | None) -> tuple[RopePair, ...]:
     width = inputs.head_dim if shipped["rope_type"] == "proportional" else inputs.rotary_dim
-    rates = base_rates(shipped["rope_theta"], width)
+    plain = {"rope_type": "default", "rope_theta": shipped["rope_theta"]}
+    rates = _computed(plain, replace(inputs, rotary_dim=width)).rates
     scaled = in_force.rates if in_force is not None else (None,) * len(rates)
     sections = shipped.get("mrope_section")
     axes: tuple[int | None, ...] = (None,) * len(rates)
-    if sections and sum(sections) == len(rates):
+    if sections and len(sections) == 3 and sum(sections) == len(rates):
         axes = mrope_axes(sections, interleaved=bool(shipped.get("mrope_interleaved")))
     return tuple(
         RopePair(
