@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, cast
 
-from ropewalk.errors import CheckpointError
-from ropewalk.inspector.records import Fact
-from ropewalk.inspector.settings import MAX_LAYERS, Settings, require_count
+from ropewalk.inspector.class_defaults import SOURCE, class_defaults, text_type
+from ropewalk.inspector.records import Fact, Source
+from ropewalk.inspector.settings import MAX_LAYERS, Settings, require_count, require_counts
 
 FILE = "config.json"
 
@@ -44,17 +44,26 @@ ALIASES: dict[str, tuple[str, ...]] = {
     ),
     "head_dim": ("head_dim", "attention_head_dim", "d_kv", "kv_channels", "head_size"),
     "v_head_dim": ("v_head_dim",),
+    "swa_num_attention_heads": ("swa_num_attention_heads",),
+    "swa_num_key_value_heads": ("swa_num_key_value_heads",),
+    "swa_head_dim": ("swa_head_dim",),
+    "swa_v_head_dim": ("swa_v_head_dim",),
+    "global_head_dim": ("global_head_dim",),
+    "num_global_key_value_heads": ("num_global_key_value_heads",),
     "qk_nope_head_dim": ("qk_nope_head_dim",),
     "qk_rope_head_dim": ("qk_rope_head_dim",),
     "kv_lora_rank": ("kv_lora_rank",),
     "q_lora_rank": ("q_lora_rank",),
+    "index_head_dim": ("index_head_dim", "sparse_attention_config.sparse_index_dim"),
+    "num_kv_shared_layers": ("num_kv_shared_layers",),
     "tie_word_embeddings": ("tie_word_embeddings", "weight_tying", "tie_embeddings"),
     "max_position_embeddings": (
         "max_target_positions", "max_position_embeddings", "n_positions", "max_seq_len", "seq_length",
         "n_ctx", "max_sequence_length", "max_seq_length", "model_max_length", "context_length",
     ),
+    "model_max_length": ("model_max_length",),
     "sliding_window": (
-        "sliding_window", "sliding_window_size", "attention_window_size", "local_attention",
+        "sliding_window", "sliding_window_size", "attention_window_size", "local_attention", "window_size",
     ),
     "attention_chunk_size": ("attention_chunk_size",),
     "num_experts": (
@@ -72,8 +81,29 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "mtp_layers": (
         "num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules", "mtp_num_layers",
     ),
+    "encoder_layers": ("encoder_layers",),
+    "max_source_positions": ("max_source_positions",),
     "is_encoder_decoder": ("is_encoder_decoder",),
     "dtype": ("dtype", "torch_dtype"),
+    # State-space and gated delta layers: a delta net's keys are the groups and states of Mamba 2.
+    "ssm_conv_kernel": (
+        "mamba_d_conv", "linear_conv_kernel_dim", "conv_kernel", "conv1d_width",
+        "linear_attn_config.short_conv_kernel_size",
+    ),
+    "ssm_state_size": ("mamba_d_state", "ssm_state_size", "linear_key_head_dim", "state_size"),
+    "ssm_num_heads": (
+        "mamba_n_heads", "mamba_num_heads", "linear_num_value_heads", "n_mamba_heads",
+        "linear_attn_config.num_heads",
+    ),
+    "ssm_head_dim": (
+        "mamba_d_head", "mamba_head_dim", "linear_value_head_dim", "mamba_headdim",
+        "linear_attn_config.head_dim",
+    ),
+    "ssm_num_groups": ("mamba_n_groups", "linear_num_key_heads", "n_groups", "mamba_ngroups"),
+    "ssm_inner_size": ("mamba_d_ssm",),
+    "ssm_expand": ("mamba_expand", "expand"),
+    "conv_l_cache": ("conv_L_cache",),
+    "lru_width": ("lru_width",),
 }  # fmt: skip
 
 # Keys that a composite config may state once, outside the language model's block.
@@ -82,23 +112,39 @@ _BOOLEAN = frozenset({"tie_word_embeddings", "is_encoder_decoder"})
 
 
 def read_config(config: Mapping[str, Any]) -> Settings:
-    """Settings of a ``config.json``; null counts as not stated. Raises :class:`CheckpointError`."""
+    """Settings of a ``config.json``, null kept apart from absent. Raises :class:`CheckpointError`."""
     key, block = _language_block(config)
+    model_type = _model_type(config, block)
+    defaults = class_defaults(model_type)
     facts: dict[str, Fact] = {}
     for name, aliases in ALIASES.items():
-        fact = _stated(name, aliases, block, key)
-        if fact is None and name in _OUTSIDE and block is not config:
-            fact = _stated(name, aliases, config, None)
+        fact = _stated(name, aliases, block, nested=key)
+        if fact is None and name in _OUTSIDE and key is not None:
+            fact = _stated(name, aliases, config)
+        if fact is None:
+            fact = _stated(name, aliases, defaults, source="default")
         if fact is not None:
             facts[name] = fact
+    _apply_multi_query(block, defaults, facts)
     return Settings(
-        model_type=_text(block.get("model_type")) or _text(config.get("model_type")),
+        format="config",
+        model_type=model_type,
         architecture=_first_text(config.get("architectures")) or _first_text(block.get("architectures")),
         text_config_key=key,
         block=block,
         outer=config,
+        defaults=defaults,
         facts=facts,
     )
+
+
+def _model_type(config: Mapping[str, Any], block: Mapping[str, Any]) -> str | None:
+    """That of the language model, also where a composite config leaves the nested block out."""
+    own, outer = _text(block.get("model_type")), _text(config.get("model_type"))
+    inner = text_type(outer)
+    if own is None or (block is config and inner is not None and not class_defaults(own)):
+        return inner or own or outer
+    return own
 
 
 def _language_block(config: Mapping[str, Any]) -> tuple[str | None, Mapping[str, Any]]:
@@ -111,41 +157,61 @@ def _language_block(config: Mapping[str, Any]) -> tuple[str | None, Mapping[str,
     return None, config
 
 
-def _stated(name: str, aliases: tuple[str, ...], block: Mapping[str, Any], nested: str | None) -> Fact | None:
-    for alias, value in _present(aliases, block):
-        detail = f"{nested}.{alias}" if nested else alias
-        if name in _BOOLEAN:
-            if isinstance(value, bool):
-                return Fact(value, "config", detail)
-        elif name == "dtype":
-            if isinstance(value, str):
-                return Fact(value.removeprefix("torch."), "config", detail)
-        else:
-            return Fact(_count(value, name, detail), "config", detail)
-    return None
-
-
-def _present(aliases: tuple[str, ...], block: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def _stated(
+    name: str,
+    aliases: tuple[str, ...],
+    block: Mapping[str, Any],
+    *,
+    nested: str | None = None,
+    source: Source = "config",
+) -> Fact | None:
+    """The first alias that holds a value; a fact of None where the key is there and null."""
+    null: Fact | None = None
     for alias in aliases:
-        value: Any = block
-        for part in alias.split("."):
-            value = value.get(part) if isinstance(value, Mapping) else None
+        is_there, value = _look_up(block, alias)
+        detail = f"{nested}.{alias}" if nested else alias
+        if source == "default":
+            detail = f"{alias} of {SOURCE}"
         if value is not None:
-            yield alias, value
+            return Fact(_checked(value, name, detail), source, detail)
+        if is_there:
+            null = null or Fact(None, source, detail)
+    return null
 
 
-def _count(value: Any, name: str, detail: str) -> int | list[int]:
-    """A count, or one count per layer where the config lists them."""
-    limit = MAX_LAYERS if name == "num_hidden_layers" else 2**40
+def _look_up(block: Mapping[str, Any], alias: str) -> tuple[bool, Any]:
+    value: Any = block
+    for part in alias.split("."):
+        if not isinstance(value, Mapping) or part not in value:
+            return False, None
+        value = value[part]
+    return True, None if value in ("auto", "") else value
+
+
+def _checked(value: Any, name: str, detail: str) -> Any:
+    """A flag, a dtype, a count, or one count per layer. Raises :class:`CheckpointError`."""
+    if name in _BOOLEAN and isinstance(value, bool):
+        return value
+    if name == "dtype" and isinstance(value, str):
+        return value.removeprefix("torch.")
     if isinstance(value, list) and name != "num_hidden_layers":
-        if len(value) > MAX_LAYERS:
-            raise CheckpointError(
-                f"{FILE}: {detail} lists {len(value)} values",
-                code="config_invalid",
-                where={"file": FILE, "field": detail},
-            )
-        return [require_count(item, field_name=detail, file=FILE, limit=limit) for item in value]
+        return require_counts(value, field_name=detail, file=FILE)
+    if name == "sliding_window" and value == -1:
+        return None  # written so where there is none
+    limit = MAX_LAYERS if name == "num_hidden_layers" else 2**40
     return require_count(value, field_name=detail, file=FILE, limit=limit)
+
+
+def _apply_multi_query(block: Mapping[str, Any], defaults: Mapping[str, Any], facts: dict[str, Fact]) -> None:
+    """One KV head where a flag says so: Falcon's first architecture and GPT-BigCode, whatever else is."""
+    if {**defaults, **block}.get("new_decoder_architecture") is True:
+        return
+    for source, values in (("config", block), ("default", defaults)):
+        flag = values.get("multi_query")
+        if isinstance(flag, bool):
+            if flag:
+                facts["num_key_value_heads"] = Fact(1, cast(Source, source), "multi_query")
+            return
 
 
 def _text(value: Any) -> str | None:

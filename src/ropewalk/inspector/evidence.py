@@ -2,59 +2,75 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
 
 from ropewalk.inspector.names import Row
 from ropewalk.inspector.packing import PackingHint, Weight, unpack
 from ropewalk.inspector.roles import part_of, role_of
 
+Mixer = Literal["attention", "latent", "recurrent", "hybrid", "cross", "queries", "none"]
+
 
 @dataclass(frozen=True, slots=True)
 class BlockEvidence:
-    """The logical weights of one block, and those with a known role by role.
-
-    ``names`` are the tensor names behind the roles, relative to the block.
-    """
+    """The logical weights of one block, and those with a known role by role."""
 
     weights: tuple[Weight, ...]
-    roles: dict[str, Weight] = field(default_factory=dict)
+    roles: Mapping[str, Weight]
 
     def out(self, role: str, hidden_size: int | None) -> int | None:
         """Output features of a projection from the residual stream; None where it is absent."""
-        weight = self.roles.get(role)
-        if weight is None:
-            return None
-        shape = weight.shape
-        if len(shape) == 1 and hidden_size:  # packed flat
-            return shape[0] // hidden_size if shape[0] % hidden_size == 0 else None
-        if len(shape) < 2:
-            return None
-        transposed = hidden_size is not None and shape[-1] != hidden_size and shape[-2] == hidden_size
-        return shape[-1] if transposed else shape[-2]
+        return self._other_side(role, hidden_size, stream_side=-1)
 
     def inputs(self, role: str, hidden_size: int | None) -> int | None:
         """Input features of a projection back to the residual stream; None where it is absent."""
+        return self._other_side(role, hidden_size, stream_side=-2)
+
+    def _other_side(self, role: str, hidden_size: int | None, *, stream_side: int) -> int | None:
+        """The side of a matrix that is not the residual stream's; GPT-2 stores its matrices transposed."""
         weight = self.roles.get(role)
         if weight is None:
             return None
         shape = weight.shape
-        if len(shape) == 1 and hidden_size:
-            return shape[0] // hidden_size if shape[0] % hidden_size == 0 else None
-        if len(shape) < 2:
+        if len(shape) == 1:  # packed flat: only the number of elements is known
+            return shape[0] // hidden_size if hidden_size and shape[0] % hidden_size == 0 else None
+        if len(shape) != 2:
             return None
-        transposed = hidden_size is not None and shape[-2] != hidden_size and shape[-1] == hidden_size
-        return shape[-2] if transposed else shape[-1]
+        other_side = -3 - stream_side
+        transposed = shape[stream_side] != hidden_size and shape[other_side] == hidden_size
+        return shape[stream_side] if transposed else shape[other_side]
 
     def width(self, role: str) -> int | None:
-        """Length of a vector, as that of a norm."""
+        """Length of a vector, as that of a norm; None where it is absent."""
         weight = self.roles.get(role)
         return weight.shape[0] if weight is not None and len(weight.shape) == 1 else None
 
     @property
-    def recurrent(self) -> bool:
-        """Whether the block keeps a recurrent state: a short convolution or a decay per channel."""
-        return any(part_of(weight.name) == "recurrent" for weight in self.weights)
+    def mixer(self) -> Mixer:
+        """What mixes the tokens of this block."""
+        has_keys = "k" in self.roles or "qkv" in self.roles
+        if self._keeps_state():
+            return "hybrid" if has_keys and not self._convolves_keys() else "recurrent"
+        if "kv_a" in self.roles:
+            split = "k_b" in self.roles and "v_b" in self.roles
+            return "latent" if split or "kv_b" in self.roles else "attention"
+        if has_keys:
+            return "attention"
+        if "cross_k" in self.roles:
+            return "cross"
+        return "queries" if "q" in self.roles else "none"
+
+    def _convolves_keys(self) -> bool:
+        """Kimi delta attention: the keys are those of the state."""
+        convolution = self.roles.get("conv")
+        return convolution is not None and any(n in convolution.name for n in ("k_conv1d", "conv1d_k"))
+
+    def _keeps_state(self) -> bool:
+        if "conv" in self.roles or "a_log" in self.roles:
+            return True
+        return any(part_of(weight.name) == "recurrent" and "time_" in weight.name for weight in self.weights)
 
 
 def block_evidence(rows: Sequence[Row], hint: PackingHint) -> BlockEvidence:
@@ -65,10 +81,26 @@ def block_evidence(rows: Sequence[Row], hint: PackingHint) -> BlockEvidence:
         role = role_of(weight.name)
         if role is not None:
             roles.setdefault(role, weight)
+    _settle_mixer(roles)
     return BlockEvidence(tuple(weights), roles)
 
 
-def layer_evidence(layers: dict[int, list[Row]], hint: PackingHint) -> dict[int, BlockEvidence]:
+def _settle_mixer(roles: dict[str, Weight]) -> None:
+    """Names that mean attention elsewhere belong to the state where a block has one and no keys.
+
+    ``mixer.out_proj`` of Mamba, ``attn_qkv`` of a delta net in a GGUF file.
+    """
+    if "conv" not in roles and "a_log" not in roles:
+        return
+    if "k" not in roles:
+        fused = roles.get("qkv")
+        if fused is not None and fused.name.startswith("attn_qkv") and "q" not in roles:
+            del roles["qkv"]
+        if "o" in roles and "out_proj" not in roles and "q" not in roles:
+            roles["out_proj"] = roles.pop("o")
+
+
+def layer_evidence(layers: Mapping[int, list[Row]], hint: PackingHint) -> dict[int, BlockEvidence]:
     """The evidence of every block; equal blocks share one object."""
     seen: dict[tuple[Row, ...], BlockEvidence] = {}
     found: dict[int, BlockEvidence] = {}

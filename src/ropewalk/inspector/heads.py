@@ -1,10 +1,14 @@
-"""Attention heads of a block: what its tensors prove, where they are silent what the settings state."""
+"""Attention heads of a layer: what the settings state, and what its tensors prove."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from ropewalk.inspector.evidence import BlockEvidence
+from ropewalk.inspector.patterns import LayerWord
+from ropewalk.inspector.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,44 +21,91 @@ class Heads:
     head_dim_v: int | None = None
 
 
+def stated_heads(settings: Settings, layer: int, word: LayerWord) -> Heads:
+    """What the settings say about one layer.
+
+    Without a head size it is hidden_size / heads; without KV heads there are as many as query heads.
+    Sliding layers (MiMo, GGUF) or full ones (Gemma 4) may have sizes of their own.
+    """
+    queries = settings.at_layer("num_attention_heads", layer)
+    keys = settings.at_layer("num_key_value_heads", layer)
+    size, value_size = settings.at_layer("head_dim", layer), settings.at_layer("v_head_dim", layer)
+    if word == "sliding":
+        queries = settings.integer("swa_num_attention_heads") or queries
+        keys = settings.integer("swa_num_key_value_heads") or keys
+        size = settings.integer("swa_head_dim") or size
+        value_size = settings.integer("swa_v_head_dim") or value_size
+    elif word == "full":
+        own = settings.integer("global_head_dim")
+        size, value_size = own or size, value_size if own is None else own
+        keys = _global_keys(settings) or keys
+    keys = _grouped_keys(settings.raw("block_configs"), layer, queries) or keys
+    hidden = settings.integer("hidden_size")
+    if size is None and hidden and queries:
+        size = hidden // queries
+    return Heads(queries, queries if keys is None else keys, size, value_size or size)
+
+
+def _global_keys(settings: Settings) -> int | None:
+    """Gemma 4 counts the KV heads of full layers apart where keys serve as values (modeling_gemma4.py)."""
+    apart = settings.raw("attention_k_eq_v") is not False
+    return settings.integer("num_global_key_value_heads") if apart else None
+
+
+def _grouped_keys(blocks: Any, layer: int, queries: int | None) -> int | None:
+    """Nemotron-NAS states per block how many query heads share a KV head."""
+    if not isinstance(blocks, list) or layer >= len(blocks) or not queries:
+        return None
+    block = blocks[layer]
+    attention = block.get("attention") if isinstance(block, Mapping) else None
+    group = attention.get("n_heads_in_group") if isinstance(attention, Mapping) else None
+    return queries // group if isinstance(group, int) and group > 0 else None
+
+
 def prove_heads(evidence: BlockEvidence, stated: Heads, hidden_size: int | None) -> Heads:
     """The heads that the tensors of a block allow, as close to the stated ones as they are.
 
-    A projection only shows the product of heads and head size. The size comes from a norm per head
+    A projection shows only the product of heads and head size. The size comes from a norm per head
     where there is one, else from the settings; the numbers of heads then follow from the shapes.
     """
     keys, values = evidence.out("k", hidden_size), evidence.out("v", hidden_size)
-    fused = evidence.out("qkv", hidden_size)
-    size = _head_dim(evidence, stated, keys)
+    size = _head_dim(evidence, stated, keys, hidden_size)
     if size is None:
         return stated
-    query_heads = _query_heads(evidence, stated, size, hidden_size)
+    queries = _query_heads(evidence, stated, size, hidden_size)
     if keys is not None:
         if keys % size:
-            return replace(stated, num_attention_heads=query_heads)
-        kv_heads = keys // size
-        value_size = values // kv_heads if values and kv_heads and values % kv_heads == 0 else size
-        return Heads(query_heads, kv_heads, size, value_size)
-    if fused is not None and query_heads and fused % size == 0:
-        rest = fused // size - query_heads
+            return replace(stated, num_attention_heads=queries)
+        count = keys // size
+        return Heads(queries, count, size, values // count if values and values % count == 0 else size)
+    fused = evidence.out("qkv", hidden_size)
+    if fused is not None and queries and fused % size == 0:
+        rest = fused // size - queries
         if rest > 0 and rest % 2 == 0:
-            return Heads(query_heads, rest // 2, size, size)
-    return replace(stated, num_attention_heads=query_heads, head_dim_k=size)
+            return Heads(queries, rest // 2, size, size)
+    return replace(stated, num_attention_heads=queries, head_dim_k=size)
 
 
-def _head_dim(evidence: BlockEvidence, stated: Heads, keys: int | None) -> int | None:
-    """A norm shorter than the projection is one per head; as long as it, it is one for all heads."""
+def _head_dim(
+    evidence: BlockEvidence, stated: Heads, keys: int | None, hidden_size: int | None
+) -> int | None:
+    """A norm shorter than the keys is one per head; as long as they, it may be one for all heads.
+
+    Learned sinks are one per query head.
+    """
     norm = evidence.width("k_norm") or evidence.width("q_norm")
-    if norm and keys and keys % norm == 0 and keys != norm:
+    queries = evidence.out("q", hidden_size)
+    if norm and keys and keys % norm == 0 and (keys != norm or queries != norm):
         return norm
-    if norm and keys == norm and stated.num_key_value_heads == 1:
-        return norm
+    sinks = evidence.width("sinks")
+    if sinks and queries and queries % sinks == 0:
+        return queries // sinks
     return stated.head_dim_k
 
 
 def _query_heads(evidence: BlockEvidence, stated: Heads, size: int, hidden_size: int | None) -> int | None:
-    """From the output projection, whose inputs carry no gate; else from the query projection."""
-    inputs, queries = evidence.inputs("o", hidden_size), evidence.out("q", hidden_size)
+    """From the query projection; from the output projection where the queries carry a gate as wide."""
+    queries, inputs = evidence.out("q", hidden_size), evidence.inputs("o", hidden_size)
     value_size = stated.head_dim_v or size
     if queries and queries % size == 0 and (inputs is None or queries != 2 * inputs):
         return queries // size

@@ -2,120 +2,264 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping
+from math import prod
 
-from ropewalk.findings import by_severity
+from ropewalk.errors import CheckpointError
+from ropewalk.findings import Finding, by_severity
+from ropewalk.inspector.block import typical_block
+from ropewalk.inspector.choices import choices
 from ropewalk.inspector.configs import read_config
 from ropewalk.inspector.evidence import BlockEvidence, layer_evidence
+from ropewalk.inspector.facts import (
+    count_facts,
+    dtype_fact,
+    head_facts,
+    identity_facts,
+    stated_facts,
+    tokenizer_limit,
+    width_facts,
+)
 from ropewalk.inspector.gguf_config import read_gguf
-from ropewalk.inspector.heads import Heads, prove_heads
-from ropewalk.inspector.names import Row, sort_names
-from ropewalk.inspector.packing import PackingHint, unpack
+from ropewalk.inspector.hold import (
+    Disagreement,
+    hold_heads,
+    hold_vocabulary,
+    hold_widths,
+    is_incomplete,
+    mismatch,
+)
+from ropewalk.inspector.kinds import adapter_facts, kind_of
+from ropewalk.inspector.layers import Layer, derive_layers, group_layers
+from ropewalk.inspector.names import Names, Row, sort_names
+from ropewalk.inspector.packing import unpack
+from ropewalk.inspector.parameters import Parameters, count_parameters
+from ropewalk.inspector.patterns import layer_words, unknown_words
 from ropewalk.inspector.places import Places, place
+from ropewalk.inspector.positions import position_embedding, rope_of
+from ropewalk.inspector.published import contexts
+from ropewalk.inspector.quantisation import packing_hint, quantization_fact
 from ropewalk.inspector.records import (
     Checkpoint,
     CheckpointSummary,
     DtypeTotal,
     Fact,
     Inspection,
+    Kind,
     LayerGroup,
-    WeightBytes,
 )
 from ropewalk.inspector.settings import Settings
+from ropewalk.inspector.tied import tied_embeddings
+from ropewalk.inspector.weight_bytes import weight_bytes
 
 
 def inspect_checkpoint(checkpoint: Checkpoint) -> Inspection:
-    """What a checkpoint is. Raises :class:`CheckpointError` where there is no record to give."""
+    """What a checkpoint is, from its headers and its metadata.
+
+    Raises :class:`CheckpointError` where there is no record to give: values that are no counts, no number
+    of layers anywhere.
+    """
     settings = read_gguf(checkpoint.gguf) if checkpoint.format == "gguf" else read_config(checkpoint.config)
     names = sort_names(checkpoint.tensors)
-    places = place(names, num_hidden_layers=settings.integer("num_hidden_layers"))
-    evidence = layer_evidence(places.layers, PackingHint())
-    facts = _facts(settings, places, evidence)
-    layers = _layers(facts)
+    kind = kind_of(checkpoint, settings, names)
+    if kind in ("adapter", "projector", "unknown"):
+        return _inspect_part(checkpoint, settings, names, kind)
+    return _Derivation(checkpoint, settings, names, kind).inspection()
+
+
+class _Derivation:
+    """The steps from settings and names to an inspection, each reading what the earlier ones found."""
+
+    def __init__(self, checkpoint: Checkpoint, settings: Settings, names: Names, kind: Kind) -> None:
+        self.checkpoint, self.settings, self.kind = checkpoint, settings, kind
+        self.findings = list(checkpoint.findings)
+        self.incomplete = is_incomplete(checkpoint.findings)
+        self.facts: dict[str, Fact] = identity_facts(settings)
+        self.quantization = quantization_fact(checkpoint, settings)
+        self.hint = packing_hint(self.quantization)
+        self.places = place(names, num_hidden_layers=settings.integer("num_hidden_layers"))
+        self.evidence: Mapping[int, BlockEvidence] = layer_evidence(self.places.layers, self.hint)
+        self.loose_names = [row.name for row in names.loose]
+
+    def inspection(self) -> Inspection:
+        """All facts, layers and findings."""
+        num_layers = self._num_layers()
+        hidden = self._hidden_size()
+        positions = position_embedding(self.settings, self.loose_names, num_layers)
+        layers = derive_layers(
+            self.settings, self.evidence, num_layers=num_layers, positions=positions.value, hidden_size=hidden
+        )
+        self.facts |= stated_facts(self.settings)
+        self.facts |= width_facts(self.settings, self.evidence, hidden)
+        self.facts |= head_facts(self.settings, layers, has_tensors=bool(self.evidence))
+        self._hold(layers, hidden)
+        parameters = self._parameters()
+        self._positions(positions, layers)
+        self.facts["quantization"] = self.quantization
+        self.facts["dtype"] = dtype_fact(self.settings, self.places)
+        self.facts |= choices(self.settings, self.evidence)
+        self.facts |= count_facts(self.settings, parameters, self.facts["num_experts"].value)
+        self.facts["tokenizer_limit"] = tokenizer_limit(self.checkpoint)
+        return Inspection(
+            checkpoint=_summary(self.checkpoint, self.kind, parameters.total if parameters else None),
+            facts=self.facts,
+            layers=self._groups(layers),
+            block=typical_block(self.evidence),
+            weights=weight_bytes(self.places, num_layers) if len(self.checkpoint.tensors) else None,
+            findings=by_severity(self.findings),
+        )
+
+    def _num_layers(self) -> int:
+        """Blocks in the tensors, MTP heads apart; the stated number where tensors are missing."""
+        stated = self.settings.fact("num_hidden_layers")
+        said = stated.value if stated else None
+        listed = self.settings.raw("layers_block_type")
+        if said is None and isinstance(listed, list):
+            stated = Fact(len(listed), "config", "layers_block_type")
+            said = stated.value
+        proven = max(self.places.layers, default=-1) + 1
+        if self.incomplete and said is not None:
+            proven = max(proven, said)
+        if not proven and said is None:
+            raise CheckpointError(
+                f"{self.checkpoint.source}: neither the config nor the tensors say how many layers there are",
+                code="config_incomplete",
+                where={"field": "num_hidden_layers"},
+            )
+        if proven and said is not None and proven != said:
+            found = Disagreement("num_hidden_layers", said, proven, f"{self.places.prefix}{proven - 1}", 1)
+            self.findings.append(mismatch(self.settings, found))
+        shown = Fact(proven, "tensor", f"blocks of {self.places.prefix}*")
+        self.facts["num_hidden_layers"] = shown if proven or stated is None else stated
+        self._mtp_layers()
+        return proven or int(said or 0)
+
+    def _mtp_layers(self) -> None:
+        stated = self.settings.fact("mtp_layers")
+        said = stated.value if stated else None
+        if not len(self.checkpoint.tensors):
+            self.facts["mtp_layers"] = stated or Fact(None, "derived", "not stated")
+            return
+        proven = len(self.places.mtp_blocks)
+        self.facts["mtp_layers"] = Fact(proven, "tensor", "blocks of the MTP heads")
+        if said and not proven and not self.incomplete and stated is not None and stated.source != "default":
+            message = (
+                f"{stated.detail} is {said}, but no MTP tensor is stored: no speculative decoding with MTP"
+            )
+            where = {"field": stated.detail, "config": said, "tensors": 0}
+            self.findings.append(Finding("config_tensor_mismatch", "warning", message, where))
+
+    def _hidden_size(self) -> int | None:
+        """The width of the embedding, or of the first norm where that agrees with the stated one."""
+        stated = self.settings.fact("hidden_size")
+        said = stated.value if stated else None
+        widths = [
+            (w.name, w.shape[-1]) for w in unpack(self.places.embedding, self.hint) if len(w.shape) == 2
+        ]
+        block = next(iter(self.evidence.values()), None)
+        norm = block.roles.get("norm") if block else None
+        if norm is not None and len(norm.shape) == 1 and "." not in norm.name.removesuffix(".weight"):
+            widths.insert(0, (f"{self.places.prefix}0.{norm.name}", norm.shape[0]))
+        if not widths:
+            self.facts["hidden_size"] = stated or Fact(None, "derived", "not stated")
+            return said if isinstance(said, int) else None
+        name, proven = widths[0]
+        self.facts["hidden_size"] = Fact(proven, "tensor", name)
+        if said is not None and said != proven:
+            self.findings.append(mismatch(self.settings, Disagreement("hidden_size", said, proven, name, 1)))
+        return proven
+
+    def _hold(self, layers: list[Layer], hidden: int | None) -> None:
+        words = layer_words(self.settings, len(layers)) or ["full"] * len(layers)
+        prefix = self.places.prefix
+        found = hold_heads(self.settings, words, layers, self.evidence, prefix=prefix)
+        found += hold_widths(self.settings, self.evidence, prefix=prefix, hidden_size=hidden)
+        self.findings += [mismatch(self.settings, item) for item in found]
+        table = next((w for w in unpack(self.places.embedding, self.hint) if len(w.shape) == 2), None)
+        rows = table.shape[0] if table else None
+        fact, told = hold_vocabulary(self.settings.fact("vocab_size"), rows, table.name if table else "")
+        self.facts["vocab_size"] = fact or Fact(None, "derived", "not stated")
+        self.findings += told
+        unknown = unknown_words(self.settings)
+        if unknown:
+            message = f"layer types {', '.join(sorted(unknown))} are not known; they count as full attention"
+            self.findings.append(
+                Finding("unknown_layer_type", "warning", message, {"values": sorted(unknown)})
+            )
+
+    def _parameters(self) -> Parameters | None:
+        tied, told = tied_embeddings(self.settings, self.places, incomplete=self.incomplete)
+        self.facts["tie_word_embeddings"] = tied
+        self.findings += told
+        if not len(self.checkpoint.tensors):
+            return None
+        return count_parameters(self.places, self.evidence, self.hint, tied=bool(tied.value))
+
+    def _positions(self, positions: Fact, layers: list[Layer]) -> None:
+        self.facts["position_embedding"] = positions
+        size = self.settings.integer("qk_rope_head_dim")
+        full = next((layer.heads.head_dim_k for layer in layers if layer.kind == "full"), None)
+        head_dim = size or full or self.facts["head_dim"].value
+        rope = rope_of(
+            self.settings, positions=positions.value, head_dim=head_dim, loose_names=self.loose_names
+        )
+        self.facts |= rope.facts
+        self.findings += rope.findings
+        asked = dict(self.facts)
+        longer = self.settings.fact("model_max_length")
+        if longer is not None:
+            asked["model_max_length"] = longer
+        self.facts |= contexts(asked)
+
+    def _groups(self, layers: list[Layer]) -> tuple[LayerGroup, ...]:
+        """The decoder of an encoder-decoder keeps the encoder's keys and values as well as its own."""
+        groups = group_layers(layers)
+        if self.facts["is_encoder_decoder"].value is not True:
+            return groups
+        cross = [Layer("cross", layer.heads) for layer in layers]
+        return groups + group_layers(cross)
+
+
+def _inspect_part(checkpoint: Checkpoint, settings: Settings, names: Names, kind: Kind) -> Inspection:
+    """An adapter, a projector, or something that has no layers to describe."""
+    facts, findings = identity_facts(settings), list(checkpoint.findings)
+    if kind == "adapter":
+        own, told = adapter_facts(checkpoint)
+        facts |= own
+        findings += told
+    facts["quantization"] = quantization_fact(checkpoint, settings)
+    hint = packing_hint(facts["quantization"])
+    blocks: list[list[Row]] = [rows for stack in names.stacks.values() for rows in stack.blocks.values()]
+    counts = [weight.total for rows in [*blocks, names.loose] for weight in unpack(rows, hint)]
+    known = [count for count in counts if count is not None]
+    total = sum(known) if known and len(known) == len(counts) else None
+    places = Places(other=[row for rows in [*blocks, names.loose] for row in rows])
     return Inspection(
-        checkpoint=_summary(checkpoint, places, evidence),
+        checkpoint=_summary(checkpoint, kind, total),
         facts=facts,
-        layers=layers,
+        layers=(),
         block=None,
-        weights=_weights(places) if len(checkpoint.tensors) else None,
-        findings=by_severity(checkpoint.findings),
+        weights=weight_bytes(places, 0) if len(checkpoint.tensors) else None,
+        findings=by_severity(findings),
     )
 
 
-def _facts(settings: Settings, places: Places, evidence: dict[int, BlockEvidence]) -> dict[str, Fact]:
-    facts = dict(settings.facts)
-    block = settings.block
-    facts.setdefault("rope_theta", Fact(block.get("rope_theta"), "config"))
-    facts["rope_scaling"] = Fact(block.get("rope_scaling"), "config")
-    facts["architecture"] = Fact(settings.architecture, "config")
-    facts["model_type"] = Fact(settings.model_type, "config")
-    hidden = settings.integer("hidden_size")
-    queries = settings.integer("num_attention_heads")
-    size = settings.integer("head_dim") or (hidden // queries if hidden and queries else None)
-    stated = Heads(queries, settings.integer("num_key_value_heads") or queries, size, size)
-    proven = stated
-    if evidence:
-        proven = prove_heads(next(iter(evidence.values())), stated, hidden)
-        facts["num_hidden_layers"] = Fact(len(places.layers), "tensor")
-    facts["num_attention_heads"] = Fact(proven.num_attention_heads, "tensor")
-    facts["num_key_value_heads"] = Fact(proven.num_key_value_heads, "tensor")
-    facts["head_dim"] = Fact(proven.head_dim_k, "tensor")
-    if proven.num_attention_heads and proven.num_key_value_heads:
-        facts["gqa_ratio"] = Fact(proven.num_attention_heads // proven.num_key_value_heads, "derived")
-    if places.layers:
-        facts["tie_word_embeddings"] = Fact(not places.output_head, "tensor")
-    facts.setdefault("native_context", facts.get("max_position_embeddings", Fact(None, "config")))
-    facts.setdefault("supported_context", facts["native_context"])
-    return facts
-
-
-def _layers(facts: dict[str, Fact]) -> tuple[LayerGroup, ...]:
-    count = facts["num_hidden_layers"].value if "num_hidden_layers" in facts else 0
-    size = facts["head_dim"].value
-    return (
-        LayerGroup(
-            "full", count, tuple(range(count)), facts["num_attention_heads"].value,
-            facts["num_key_value_heads"].value, size, size, rotary=True,
-        ),
-    )  # fmt: skip
-
-
-def _summary(checkpoint: Checkpoint, places: Places, evidence: dict[int, BlockEvidence]) -> CheckpointSummary:
+def _summary(checkpoint: Checkpoint, kind: Kind, parameters: int | None) -> CheckpointSummary:
     table = checkpoint.tensors
-    dtypes: dict[str, list[int]] = {}
+    counts: Counter[str] = Counter(table.dtypes)
+    sizes: Counter[str] = Counter()
+    shapes: Counter[tuple[int, ...]] = Counter(table.shapes)
     for dtype, nbytes in zip(table.dtypes, table.nbytes, strict=True):
-        total = dtypes.setdefault(dtype, [0, 0])
-        total[0] += 1
-        total[1] += nbytes
-    loose = places.embedding + places.output_head + places.other + places.mtp + places.towers
-    loose += [row for rows in places.mtp_layers.values() for row in rows]
-    parameters = sum(weight.total or 0 for block in evidence.values() for weight in block.weights)
-    parameters += sum(weight.total or 0 for weight in unpack(loose, PackingHint()))
+        sizes[dtype] += nbytes
     return CheckpointSummary(
         source=checkpoint.source,
-        kind="model",
+        kind=kind,
         format=checkpoint.format,
         files=checkpoint.files,
         num_tensors=len(table),
         tensor_bytes=table.total_bytes,
-        stored_elements=sum(tensor.elements for tensor in table),
-        parameters=parameters if len(table) else None,
-        dtypes={dtype: DtypeTotal(*total) for dtype, total in sorted(dtypes.items())},
-    )
-
-
-def _weights(places: Places) -> WeightBytes:
-    def total(rows: Sequence[Row]) -> int:
-        return sum(row.nbytes for row in rows)
-
-    return WeightBytes(
-        embedding=total(places.embedding),
-        output_head=total(places.output_head),
-        other=total(places.other),
-        layers=tuple(total(rows) for rows in places.layers.values()),
-        experts=tuple(
-            total([row for row in rows if "experts." in row.name]) for rows in places.layers.values()
-        ),
-        mtp=total(places.mtp) + sum(total(rows) for rows in places.mtp_layers.values()),
-        towers=total(places.towers),
+        stored_elements=sum(prod(shape) * count for shape, count in shapes.items()),
+        parameters=parameters,
+        dtypes={dtype: DtypeTotal(counts[dtype], sizes[dtype]) for dtype in sorted(counts)},
     )

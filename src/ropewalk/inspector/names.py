@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from ropewalk.inspector.tensors import Shape, TensorTable
 
 _BLOCK_NUMBER = re.compile(r"(?:^|\.)(\d+)\.", re.ASCII)
-_EXPERT_NUMBER = re.compile(r"((?:^|\.)\w*experts?)\.\d+(?=\.|$)", re.ASCII)
+_EXPERT_NUMBER = re.compile(r"((?:^|\.)(?:\w*experts?|ffn_(?:gate|up|down)))\.\d+(?=\.|$)", re.ASCII)
 
 # (relative name, dtype, shape) to [how many, bytes of each]
 _Counts = dict[tuple[str, str, Shape], list[int]]

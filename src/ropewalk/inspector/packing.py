@@ -22,7 +22,7 @@ _NOT_A_PARAMETER = re.compile(
     r"|(?:weight|input|output)_global_scale|[kvq]_scale|prob_scale|input_(?:min|max)|output_(?:min|max)"
     r"|inv_freq|masked_bias|causal_mask|position_ids|token_type_ids|num_batches_tracked|running_(?:mean|var)"
     r"|e_score_correction_bias|final_logits_bias|layer_scalar|std_(?:bias|scale))$"
-    r"|(?:^|\.)(?:rope_freqs|rope_factors_(?:long|short)|exp_probs_b)\.|\.quant_state\.",
+    r"|(?:^|\.)(?:rope_freqs|rope_factors_(?:long|short)|exp_probs_b|layer_output_scale)\.|\.quant_state\.",
 )
 _WORD_DTYPES = frozenset({"I32", "U32", "I64", "U64", "I16", "U16"})
 _BYTE_DTYPES = frozenset({"U8", "I8"})

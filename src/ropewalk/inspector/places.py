@@ -3,85 +3,123 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Literal
 
 from ropewalk.inspector.names import Names, Row, Stack
 
-# Path components of vision and audio parts, and of the encoder half of an encoder-decoder.
-_TOWER = re.compile(
-    r"(?:^|\.)(?:vision\w*|visual\w*|\w*vit|audio\w*|speech\w*|image\w*|siglip\w*|sam_model|qwen2_model"
-    r"|multi_modal_projector|\w*projector\w*|mm|mm_\w+|\w*_tower\w*|connector\w*|merger|aligner|resampler"
-    r"|embed_vision|embed_audio|talker|token2wav|code2wav|patch_merger|[va]|encoder)(?:\.|$)"
+Tower = Literal["vision", "audio", "encoder", "projector"]
+
+# Path components of parts beside the language model, and of the encoder half of an encoder-decoder.
+_TOWERS: tuple[tuple[Tower, re.Pattern[str]], ...] = (
+    ("audio", re.compile(r"(?:^|\.)(?:audio\w*|speech\w*|talker|token2wav|code2wav|embed_audio|a)(?:\.|$)")),
+    (
+        "projector",
+        re.compile(
+            r"(?:^|\.)(?:multi_modal_projector|\w*projector\w*|mm|mm_\w+|connector\w*|aligner|resampler"
+            r"|patch_merger|embed_vision|image_newline|view_seperator)(?:\.|$)"
+        ),
+    ),
+    (
+        "vision",
+        re.compile(
+            r"(?:^|\.)(?:vision\w*|visual\w*|\w*vit|image\w*|siglip\w*|sam_model|qwen2_model|\w*_tower\w*"
+            r"|merger|v)(?:\.|$)"
+        ),
+    ),
+    ("encoder", re.compile(r"(?:^|\.)(?:encoder|enc)(?:\.|$)")),
 )
-_MTP = re.compile(r"(?:^|\.)mtp\w*\.")
+_MTP = re.compile(r"(?:^|\.)mtp\w*(?:\.|$)")
 _MTP_BLOCK = re.compile(r"^(?:eh_proj|enorm|hnorm|nextn\.|shared_head\.|mtp\w*\.|embed_tokens\.)")
 _EMBEDDING = re.compile(
     r"(?:^|\.)(?:embed_tokens|wte|tok_embeddings|word_embeddings|embed_in|token_embd|shared|embeddings"
-    r"|embedding\.word_embeddings|wte\.embedding|embd)(?:\.weight|\.embedding)?(?:[._]\w+)?$"
+    r"|emb|embed_tokens_per_layer|per_layer_token_embd)(?:\.(?:weight|embedding|new_embedding))?(?:[._]\w+)?$"
 )
-_HEAD = re.compile(r"^(?:\w+\.)?(?:lm_head|embed_out|output|output_layer|transformer\.ff_out|cls_head)\.")
+_HEAD = re.compile(r"^(?:\w+\.)?(?:lm_head|embed_out|output|output_layer|transformer\.ff_out)\.")
 
 
 @dataclass(slots=True)
 class Places:
-    """The rows of a checkpoint by place; every row is in exactly one."""
+    """The rows of a checkpoint by place, every row in exactly one; blocks keep their rows together."""
 
     prefix: str = ""
     layers: dict[int, list[Row]] = field(default_factory=dict)
     embedding: list[Row] = field(default_factory=list)
     output_head: list[Row] = field(default_factory=list)
     other: list[Row] = field(default_factory=list)
-    mtp_layers: dict[str, list[Row]] = field(default_factory=dict)
+    mtp_blocks: list[list[Row]] = field(default_factory=list)
     mtp: list[Row] = field(default_factory=list)
-    towers: list[Row] = field(default_factory=list)
+    towers: dict[Tower, list[list[Row]]] = field(default_factory=dict)
+
+    def tower_rows(self) -> Iterator[Row]:
+        """The rows of all towers."""
+        for blocks in self.towers.values():
+            for rows in blocks:
+                yield from rows
+
+    def mtp_rows(self) -> Iterator[Row]:
+        """The rows of all multi-token-prediction heads."""
+        yield from self.mtp
+        for rows in self.mtp_blocks:
+            yield from rows
 
 
 def place(names: Names, *, num_hidden_layers: int | None) -> Places:
-    """Sort rows into places. ``num_hidden_layers`` is what the config states, used for MTP blocks only."""
+    """Sort rows into places. ``num_hidden_layers`` is the stated number: it tells apart MTP blocks that
+    are numbered on after the last layer."""
     places = Places()
     main = _main_stack(names)
     for stack in names.stacks.values():
         if stack is main:
             places.prefix = stack.prefix
-            _place_blocks(stack, places, num_hidden_layers)
+            _place_layers(stack, places, num_hidden_layers)
         elif _MTP.search(stack.prefix):
-            for number, rows in stack.blocks.items():
-                places.mtp_layers[f"{stack.prefix}{number}"] = rows
+            places.mtp_blocks.extend(stack.blocks.values())
+        elif (tower := tower_of(stack.prefix)) is not None:
+            places.towers.setdefault(tower, []).extend(stack.blocks.values())
         else:
-            target = places.towers if _TOWER.search(stack.prefix) else places.other
             for rows in stack.blocks.values():
-                target.extend(rows)
+                places.other.extend(rows)
     for row in names.loose:
         _place_loose(row, places)
     return places
+
+
+def tower_of(name: str) -> Tower | None:
+    """The tower that a name or prefix belongs to; None for the language model's own."""
+    return next((tower for tower, pattern in _TOWERS if pattern.search(name)), None)
 
 
 def _main_stack(names: Names) -> Stack | None:
     """The largest stack outside of towers and MTP heads; a tower only where there is nothing else."""
 
     def rank(stack: Stack) -> tuple[bool, int]:
-        apart = bool(_TOWER.search(stack.prefix) or _MTP.search(stack.prefix))
+        apart = tower_of(stack.prefix) is not None or _MTP.search(stack.prefix) is not None
         return not apart, stack.nbytes
 
     return max(names.stacks.values(), key=rank, default=None)
 
 
-def _place_blocks(stack: Stack, places: Places, num_hidden_layers: int | None) -> None:
+def _place_layers(stack: Stack, places: Places, num_hidden_layers: int | None) -> None:
     for number, rows in stack.blocks.items():
-        surplus = num_hidden_layers is not None and number >= num_hidden_layers
-        if any(_MTP_BLOCK.match(row.name) for row in rows) and (surplus or num_hidden_layers is None):
-            places.mtp_layers[f"{stack.prefix}{number}"] = rows
+        surplus = num_hidden_layers is None or number >= num_hidden_layers
+        if surplus and any(_MTP_BLOCK.match(row.name) for row in rows):
+            places.mtp_blocks.append(rows)
         else:
             places.layers[number] = rows
 
 
 def _place_loose(row: Row, places: Places) -> None:
+    tower = tower_of(row.name)
+    if tower is not None and tower == tower_of(places.prefix):
+        tower = None  # the model is an encoder
     if _MTP.search(row.name):
         places.mtp.append(row)
+    elif tower is not None:
+        places.towers.setdefault(tower, []).append([row])
     elif _HEAD.match(row.name):
         places.output_head.append(row)
-    elif _TOWER.search(row.name):
-        places.towers.append(row)
     elif _EMBEDDING.search(row.name):
         places.embedding.append(row)
     else:

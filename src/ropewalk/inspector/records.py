@@ -105,7 +105,10 @@ class LayerGroup:
     ``head_dim_v`` 0: keys and values are both read from the one latent row; the sizes after
     up-projection are facts (``qk_nope_head_dim``, ``qk_rope_head_dim``, ``v_head_dim``).
     ``window`` is the width of a sliding window or chunk in tokens. ``rotary`` False marks NoPE layers.
-    ``indexer_head_dim`` is set where a sparse-attention indexer keeps keys of its own.
+    ``indexer_head_dim`` is set where a sparse-attention indexer keeps keys of its own. ``compress_ratio``
+    is set where only one pooled row per so many tokens is kept beyond the ``window`` (DeepSeek-V4).
+    The decoder of an encoder-decoder keeps two things per block, so its blocks are in a ``full`` group
+    and in a ``cross`` group as well.
     """
 
     kind: LayerKind
@@ -119,6 +122,7 @@ class LayerGroup:
     state: tuple[StateTensor, ...] = ()
     rotary: bool | None = None
     indexer_head_dim: int | None = None
+    compress_ratio: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

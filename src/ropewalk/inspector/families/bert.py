@@ -1,0 +1,14 @@
+"""Encoders: every token sees every other, and nothing is kept between steps."""
+
+from ropewalk.inspector.families.base import Family, register
+
+FAMILY = register(
+    Family(
+        ("bert", "roberta", "xlm-roberta", "camembert", "electra", "albert", "distilbert", "mpnet"),
+        positions=lambda settings: "learned",
+        encoder_only=True,
+    )
+)
+ROTARY = register(
+    Family(("modernbert", "modern-bert", "nomic_bert", "nomic-bert", "eurobert"), encoder_only=True)
+)
