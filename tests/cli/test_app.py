@@ -50,8 +50,9 @@ def test_help_lists_every_command_with_its_line(invoke: Invoke) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(set(NAMES) - NOT_BUILT))
-def test_every_command_has_help_with_an_example_that_parses(name: str, invoke: Invoke) -> None:
-    outcome = invoke(name, "--help")
+def test_every_command_has_help_with_an_example(name: str, invoke: Invoke) -> None:
+    words = ("engine", "add") if name == "engine" else (name,)
+    outcome = invoke(*words, "--help")
     assert outcome.status == 0
     assert "Examples:" in outcome.out
     assert f"\n  ropewalk {name}" in outcome.out

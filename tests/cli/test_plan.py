@@ -10,7 +10,7 @@ from tests.cli import records
 from tests.cli.conftest import Calls, Invoke
 
 from ropewalk import core
-from ropewalk.cli.params import _PLAN_OPTIONS, request_fields
+from ropewalk.cli.params import plan_options, request_fields
 from ropewalk.errors import UsageError
 from ropewalk.planner.records import Plan, PlanRequest
 
@@ -49,9 +49,7 @@ def test_options_arrive_under_the_names_of_the_request(planned: Calls, invoke: I
 def test_every_option_has_a_field_of_the_request() -> None:
     def command() -> None: ...
 
-    for add in _PLAN_OPTIONS:
-        add(command)
-    names = {param.name for param in command.__click_params__}  # type: ignore[attr-defined]
+    names = {param.name for param in plan_options(command).__click_params__}  # type: ignore[attr-defined]
     assert names - {"cache_type"} <= {field.name for field in fields(PlanRequest)}
 
 

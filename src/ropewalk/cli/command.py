@@ -17,6 +17,12 @@ class Option(click.Option):
         super().__init__(*args, **kwargs)
         self.group = group
 
+    def get_help_extra(self, ctx: click.Context) -> Any:
+        """Required and default, but not ``x>=1``: a count below one is refused with words of its own."""
+        extra = super().get_help_extra(ctx)
+        extra.pop("range", None)
+        return extra
+
 
 class Command(click.Command):
     """A command whose help ends with examples; every one takes ``--debug``."""
@@ -32,7 +38,7 @@ class Command(click.Command):
         groups: dict[str, list[tuple[str, str]]] = {}
         for param in self.get_params(ctx):
             record = param.get_help_record(ctx)
-            if record is not None:
+            if record is not None and not isinstance(param, click.Argument):
                 groups.setdefault(getattr(param, "group", "Options"), []).append(record)
         for name in sorted(groups, key=lambda name: name == "Options"):
             with formatter.section(name):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +14,9 @@ from ropewalk.units import parse_size, parse_tokens
 
 if TYPE_CHECKING:
     _IntegerType = click.ParamType[int, str]
+    _ListType = click.ParamType[tuple[Any, ...], str]
 else:
-    _IntegerType = click.ParamType  # generic only since click 8.4
+    _IntegerType = _ListType = click.ParamType  # generic only since click 8.4
 
 
 class UnitType(_IntegerType):
@@ -42,29 +43,53 @@ class UnitType(_IntegerType):
         return count
 
 
+class ListType(_ListType):
+    """Several values of one type with commas between them."""
+
+    def __init__(self, item: click.ParamType[Any, str]) -> None:
+        self.name = f"{item.name},..."
+        self._item = item
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[Any, ...]:
+        """Each part converted on its own."""
+        if isinstance(value, tuple):
+            return value
+        return tuple(self._item.convert(part.strip(), param, ctx) for part in value.split(","))
+
+
 TOKENS = UnitType("tokens", parse_tokens, "tokens")
 SIZE = UnitType("size", parse_size, "bytes")
 ENGINES = ("vllm", "llama-server", "transformers")
 COUNT = click.IntRange(min=1)
 FILE = click.Path(path_type=Path, dir_okay=False)
 
+_REQUEST, _MEMORY, _ENGINE = "What to serve", "Memory", "Engine"
+
 context_option = option(
-    "--context", "context_len", type=TOKENS, required=True,
+    "--context", "context_len", type=TOKENS, required=True, group=_REQUEST,
     help="Tokens per sequence, prompt and answer together: 131072, 128k (x 1024), 1M (x 1024^2).",
 )  # fmt: skip
 
-_REQUEST, _MEMORY, _ENGINE = "What to serve", "Memory", "Engine"
-_PLAN_OPTIONS = (
-    option("--sequences", "num_sequences", type=COUNT, group=_REQUEST, metavar="N",
-           help="Sequences held at once, each of the full context.  [default: 1]"),
+# What changes the plan but not what may be asked of a measurement.
+_PLANNING = (
     option("--arm", metavar="ARM", group=_REQUEST,
            help="Rope: auto, shipped (as it is), yarn:F (this factor), unscaled (only lift the limit)."),
     option("--allow-unvalidated", is_flag=True, default=None, group=_REQUEST,
            help="Go past what the publisher of the model describes."),
-    option("--mtp", is_flag=True, default=None, group=_REQUEST,
-           help="Draft with the checkpoint's own MTP layers."),
     option("--memory", "memory_bytes", type=SIZE, group=_MEMORY,
            help="Budget per device: 24GiB, 24GB (10^9) or bytes. Without it: what it takes."),
+    option("--engine", type=click.Choice(ENGINES), group=_ENGINE,
+           help="Default: llama-server for a GGUF, vllm for everything else."),
+    option("--engine-version", metavar="V", group=_ENGINE,
+           help="Plan for this version instead of the installed one."),
+)  # fmt: skip
+_SERVER = (
+    option("--sequences", "num_sequences", type=COUNT, group=_REQUEST, metavar="N",
+           help="Sequences held at once, each of the full context.  [default: 1]"),
+    option("--mtp", is_flag=True, default=None, group=_REQUEST,
+           help="Draft with the checkpoint's own MTP layers."),
     option("--cache-type", metavar="T", group=_MEMORY, help="KV cache type of keys and values."),
     option("--cache-type-k", metavar="T", group=_MEMORY, help="KV cache type of the keys alone."),
     option("--cache-type-v", metavar="T", group=_MEMORY, help="KV cache type of the values alone."),
@@ -72,10 +97,6 @@ _PLAN_OPTIONS = (
            help="llama-server: prompt cache in host memory; off unless given."),
     option("--context-checkpoints", type=COUNT, metavar="N", group=_MEMORY,
            help="llama-server: checkpoints per sequence; off unless given."),
-    option("--engine", type=click.Choice(ENGINES), group=_ENGINE,
-           help="Default: llama-server for a GGUF, vllm for everything else."),
-    option("--engine-version", metavar="V", group=_ENGINE,
-           help="Plan for this version instead of the installed one."),
     option("--device", metavar="D", group=_ENGINE, help="auto, cpu, cuda:0, ..."),
     option("--tensor-parallel", type=COUNT, metavar="N", group=_ENGINE, help="Devices per layer."),
     option("--pipeline-parallel", type=COUNT, metavar="N", group=_ENGINE, help="Stages of layers."),
@@ -94,9 +115,18 @@ _PLAN_OPTIONS = (
 )  # fmt: skip
 
 
+def server_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that shape a server, whatever it is started for."""
+    return _with(_SERVER, command)
+
+
 def plan_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that ``plan``, ``serve`` and ``measure`` have in common."""
-    for add in reversed(_PLAN_OPTIONS):
+    """Add every option of a plan."""
+    return _with(_PLANNING, _with(_SERVER, command))
+
+
+def _with(options: Sequence[Callable[[Any], Any]], command: Callable[..., Any]) -> Callable[..., Any]:
+    for add in reversed(options):
         command = add(command)
     return command
 

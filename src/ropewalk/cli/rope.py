@@ -8,7 +8,11 @@ from ropewalk import core
 from ropewalk.cli import output
 from ropewalk.cli.command import Command, checkpoint_argument, json_option, option
 from ropewalk.cli.params import ENGINES, TOKENS
+from ropewalk.errors import UsageError
 from ropewalk.findings import has_error
+from ropewalk.planner.records import Engine
+from ropewalk.planner.rope.decision import decide_rope
+from ropewalk.planner.rope.table import RopeTable, rope_table
 
 
 @click.command(
@@ -26,13 +30,13 @@ from ropewalk.findings import has_error
 @option("--pairs", "all_pairs", is_flag=True, help="List every pair of the head, not a few.")
 @json_option
 def command(
-    checkpoint: str, context_len: int | None, engine: str | None, all_pairs: bool, as_json: bool
+    checkpoint: str, context_len: int | None, engine: Engine | None, all_pairs: bool, as_json: bool
 ) -> int:
     """Show the rotation rate and wavelength of each pair, and what scaling does to it.
 
     Exit status 1 where the context is refused.
     """
-    table = core.rope(checkpoint, context_len=context_len, engine=engine)
+    table = _table(checkpoint, context_len, engine)
     if as_json:
         output.document(table)
     else:
@@ -40,3 +44,13 @@ def command(
 
         output.page(rope_page(table, all_pairs=all_pairs))
     return int(table.decision.decision == "refuse" or has_error(table.findings))
+
+
+def _table(checkpoint: str, context_len: int | None, engine: Engine | None) -> RopeTable:
+    inspection = core.inspect(checkpoint)
+    engine = engine or core.default_engine(inspection)
+    length = context_len or inspection.value("native_context")
+    if length is None:
+        raise UsageError("the checkpoint does not tell what it was trained for; give --context TOKENS")
+    advice = decide_rope(inspection, context_len=length, engine=engine)
+    return rope_table(inspection, advice, context_len=length, engine=engine)

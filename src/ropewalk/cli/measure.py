@@ -1,0 +1,156 @@
+"""``ropewalk measure``: what is recalled at which length, under which rope, beside the plan."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ropewalk import core
+from ropewalk.cli import output
+from ropewalk.cli.command import Command, checkpoint_argument, json_option, option
+from ropewalk.cli.params import COUNT, FILE, TOKENS, ListType, context_option, request_fields, server_options
+from ropewalk.cli.runs import store_option
+from ropewalk.findings import has_error
+from ropewalk.serving.recall.statistics import BAR_POINT
+from ropewalk.serving.records import JUDGED, Measurement
+
+_GRID, _RUN = "What to ask", "The run"
+
+
+@click.command(
+    "measure",
+    cls=Command,
+    examples="""
+        ropewalk measure model.gguf --context 12k --arm shipped --arm yarn:1.5 --arm unscaled
+        ropewalk measure model.gguf --context 32k --minutes 20 --html report.html
+        ropewalk measure ./Qwen3-8B --context 64k --task niah_multikey --trials 6 --json > run.json
+        ropewalk measure model.gguf --context 12k --resume 20261130
+    """,
+)
+@checkpoint_argument
+@context_option
+@option(
+    "--arm",
+    "arms",
+    multiple=True,
+    metavar="ARM",
+    group=_GRID,
+    help="auto, shipped, yarn:F or unscaled; may be repeated.  [default: shipped and auto]",
+)
+@option(
+    "--minutes",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="N",
+    group=_GRID,
+    help="Choose lengths and trials for about this time.",
+)
+@option(
+    "--task",
+    "tasks",
+    multiple=True,
+    metavar="TASK",
+    group=_GRID,
+    help="What to ask; may be repeated.  [default: niah_single]",
+)
+@option(
+    "--lengths",
+    type=ListType(TOKENS),
+    group=_GRID,
+    help="Prompt lengths.  [default: a short one and the longest of every arm]",
+)
+@option(
+    "--depths",
+    type=ListType(click.FLOAT),
+    metavar="SHARE,...",
+    group=_GRID,
+    help="Where the needles are, 0 to 1.  [default: 0.1,0.3,0.5,0.7,0.9]",
+)
+@option(
+    "--trials", type=COUNT, metavar="N", group=_GRID, help="Haystacks per length and depth.  [default: 1]"
+)
+@option(
+    "--early-stop/--no-early-stop",
+    default=None,
+    group=_GRID,
+    help="Stop asking at a length as soon as its result is decided.",
+)
+@option("--seed", type=int, metavar="N", group=_GRID, help="The same seed asks the same questions.")
+@option("--haystack", metavar="KIND", group=_GRID, help="prose, noise, or a text file.")
+@option(
+    "--form", type=click.Choice(["prefill", "chat", "completion"]), group=_GRID, help="How a question is put."
+)
+@option("--answer-tokens", type=COUNT, metavar="N", group=_GRID, help="Room for an answer.")
+@option("--threads", type=COUNT, metavar="N", group=_RUN, help="Threads of the engine.")
+@option("--engine-path", type=FILE, group=_RUN, help="The engine to start instead of the one found.")
+@option("--resume", metavar="RUN", group=_RUN, help="Go on with an interrupted run.")
+@option("--html", type=FILE, group=_RUN, help="Write the report as one HTML file, too.")
+@store_option
+@server_options
+@json_option
+def command(
+    checkpoint: str,
+    context_len: int,
+    arms: tuple[str, ...],
+    tasks: tuple[str, ...],
+    engine_path: Path | None,
+    resume: str | None,
+    html: Path | None,
+    store: Path | None,
+    as_json: bool,
+    **options: Any,
+) -> int:
+    """Serve each arm in turn, ask the same questions of each, and compare: recall, memory, speed.
+
+    Every trial is stored as it ends; an interrupted run goes on with --resume. Exit status 1 where the
+    best arm recalls less than 85 % at the longest length, or a finding is an error.
+    """
+    from ropewalk.report.progress import MeasureProgress
+
+    given: dict[str, Any] = {"arms": arms, "tasks": tasks, "resume": resume, "store": store}
+    given |= {name: options.pop(name) for name in _SETTINGS}
+    given["engine_path"] = None if engine_path is None else str(engine_path)
+    chosen = {name: value for name, value in given.items() if value not in (None, ())}
+    with MeasureProgress(output.console(stderr=True)) as progress:
+        measurement = core.measure(
+            checkpoint, context_len=context_len, on_event=progress, plan=request_fields(options), **chosen
+        )
+    show(measurement, html=html, as_json=as_json)
+    return 0 if is_positive(measurement) else 1
+
+
+def is_positive(measurement: Measurement) -> bool:
+    """Finished, without an error, and at the longest length that was judged some arm recalls enough."""
+    judged: dict[int, dict[str, list[int]]] = {}
+    for arm in measurement.arms:
+        for cell in arm.cells:
+            count = sum(number for outcome, number in cell.outcomes.items() if outcome in JUDGED)
+            if count:
+                hits_and_trials = judged.setdefault(cell.length, {}).setdefault(arm.arm, [0, 0])
+                hits_and_trials[0] += cell.hits
+                hits_and_trials[1] += count
+    findings = [*measurement.findings, *(finding for arm in measurement.arms for finding in arm.findings)]
+    if measurement.status != "finished" or has_error(findings) or not judged:
+        return False
+    return any(hits >= BAR_POINT * trials for hits, trials in judged[max(judged)].values())
+
+
+_SETTINGS = (
+    *("minutes", "lengths", "depths", "trials", "early_stop", "seed", "haystack", "form"),
+    *("answer_tokens", "threads"),
+)  # fields of MeasureSettings, by their own names
+
+
+def show(measurement: Measurement, *, html: Path | None, as_json: bool) -> None:
+    """The page or the record, and the HTML file where one was asked for."""
+    if as_json:
+        output.document(measurement)
+    else:
+        from ropewalk.report.measurement import measurement_page
+
+        output.page(measurement_page(measurement))
+    if html:
+        from ropewalk.report.html import measurement_html
+
+        output.write_file(html, measurement_html(measurement))

