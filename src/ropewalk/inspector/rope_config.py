@@ -31,7 +31,7 @@ _FROM_ORIGINAL = frozenset({"yarn", "longrope", "llama3"})
 _POSITIVE = frozenset({"factor", "partial_rotary_factor", "alpha"})
 _NUMBERS = _POSITIVE | {
     "attention_factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim", "low_freq_factor",
-    "high_freq_factor", "short_mscale", "long_mscale",
+    "high_freq_factor", "short_mscale", "long_mscale", "mixed_b",
 }  # fmt: skip
 
 # ``default_theta`` of the configuration classes of transformers 5.24, where it is not the mixin's.

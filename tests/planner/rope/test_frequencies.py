@@ -216,6 +216,9 @@ def test_ntk_slows_the_last_pair_by_the_factor_and_more() -> None:
     rates = rates_of({"rope_type": "ntk", "rope_theta": 1e4, "factor": 4.0}, 64)
     assert rates[0] == pytest.approx(4 ** (-2 / 64))
     assert rates[31] == pytest.approx(4e4 ** (-62 / 64) * 4 ** (-2 / 64))
+    mixed = rates_of({"rope_type": "ntk", "rope_theta": 1e4, "factor": 4.0, "mixed_b": 0.625}, 64)
+    assert mixed[31] == pytest.approx(1e4 ** (-62 / 64) / 4)
+    assert mixed[0] == pytest.approx(4 ** -((1 / 32) ** 0.625))
 
 
 def test_correction_ranges() -> None:

@@ -23,7 +23,7 @@ NUMBERS = [1e-300, 1e-9, 0.5, 1, 1.0, 2, 8, 4096, 131072, 1e18, -1, 0, float("na
 LISTS = [[], [1.0], [0.0] * 64, ["x"] * 64, [1.0] * 64, [16, 24, 24], [2**40, 1, 1]]
 KEYS = [
     "rope_theta", "factor", "original_max_position_embeddings", "low_freq_factor", "high_freq_factor",
-    "beta_fast", "beta_slow", "mscale", "mscale_all_dim", "attention_factor", "alpha",
+    "beta_fast", "beta_slow", "mscale", "mscale_all_dim", "attention_factor", "alpha", "mixed_b",
 ]  # fmt: skip
 BLOCKS = st.builds(
     lambda kind, numbers, lists: {"rope_type": kind, **numbers, **lists},

@@ -102,10 +102,17 @@ def ntk_base(rope_theta: float, alpha: float, dim: int) -> float:
 
 
 def _ntk(block: Mapping[str, Any], inputs: RotationInputs) -> Rotation:
-    """vLLM's own type without ``mixed_b``: (theta * s) ** (-2 i / d) / s ** (2 / d)."""
-    dim, factor = inputs.rotary_dim, block["factor"]
-    rates = base_rates(block["rope_theta"] * factor, dim)
-    return Rotation(tuple(rate / factor ** (2.0 / dim) for rate in rates), 1.0)
+    """vLLM's own type (ntk_scaling_rope.py): (theta * s) ** (-2 i / d) / s ** (2 / d).
+
+    With ``mixed_b`` pair i is divided by s ** (((i + 1) / (d / 2)) ** mixed_b) instead, base unchanged.
+    """
+    dim, theta, factor = inputs.rotary_dim, block["rope_theta"], block["factor"]
+    if (mixed_b := block.get("mixed_b")) is None:
+        rates = base_rates(theta * factor, dim)
+        return Rotation(tuple(rate / factor ** (2.0 / dim) for rate in rates), 1.0)
+    shares = (((pair + 1) / (dim / 2)) ** mixed_b for pair in range(dim // 2))
+    rates = base_rates(theta, dim)
+    return Rotation(tuple(rate / factor**share for rate, share in zip(rates, shares, strict=True)), 1.0)
 
 
 def _yarn(block: Mapping[str, Any], inputs: RotationInputs) -> Rotation:
