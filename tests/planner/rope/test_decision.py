@@ -397,6 +397,11 @@ def test_recurrent_models_have_no_positions(inspection_of: MakeInspection) -> No
     assert (advice.decision.decision, advice.findings) == ("none", ())
 
 
+def test_relative_buckets_are_no_rotation(inspection_of: MakeInspection) -> None:
+    t5 = inspection_of({"model_type": "t5", "n_positions": 512}, positions="relative")
+    assert codes(decide(t5, 1024)) == [("context_over_trained", "warning")]
+
+
 def test_no_stated_length(inspection_of: MakeInspection) -> None:
     bare = inspection_of({"model_type": "other", "rope_theta": 10000})
     assert codes(decide(bare, 4096)) == [("native_context_unknown", "warning")]

@@ -6,7 +6,6 @@ plain checkpoint, with the smallest factor, and never on top of one that it carr
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from ropewalk.errors import UsageError
@@ -76,10 +75,10 @@ def _decide(at: Situation, arm: str) -> RopeAdvice:
     factor = _forced_factor(arm)
     if arm == "shipped" and at.limit is not None and at.target > at.limit:
         return _refuse(at, notes.beyond_limit(at))
-    if at.positions in _WITHOUT_ROPE:
+    if at.positions not in ("rope", "nope_mixed"):
         if factor is not None:
             return _refuse(at, notes.scaling_unsupported(at.positions))
-        return _WITHOUT_ROPE[at.positions](at)
+        return _learned(at) if at.positions == "learned" else _unrotated(at)
     if factor is not None:
         return _forced(at, factor)
     if arm == "unscaled":
@@ -226,16 +225,9 @@ def _learned(at: Situation) -> RopeAdvice:
 
 
 def _unrotated(at: Situation) -> RopeAdvice:
+    """ALiBi, relative buckets, or none at all: any length works, none beyond the trained one is promised."""
     findings = [notes.over_trained(at)] if at.native is not None and at.target > at.native else []
-    what = "ALiBi" if at.positions == "alibi" else "no position embedding"
-    return _keep(at, f"{what}: there is nothing to scale", findings)
-
-
-_WITHOUT_ROPE: dict[str, Callable[[Situation], RopeAdvice]] = {
-    "learned": _learned,
-    "alibi": _unrotated,
-    "none": _unrotated,
-}
+    return _keep(at, f"no rotary positions ({at.positions}): there is nothing to scale", findings)
 
 
 # --- records ----------------------------------------------------------------------------------------------
