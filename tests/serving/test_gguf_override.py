@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ropewalk.errors import EngineError, UsageError
-from ropewalk.inspector.ggufset import read_gguf
+from ropewalk.inspector.checkpoint import open_checkpoint
 from ropewalk.serving.gguf_override import context_key, patched_copy
 
 
@@ -29,7 +29,7 @@ def test_one_number_differs_and_nothing_is_left(smollm2: Path, temporary: Path) 
     before = sha256(smollm2)
     with patched_copy(smollm2, context_len=16384) as copy:
         assert copy.name == smollm2.name
-        assert read_gguf(copy).keys == {**read_gguf(smollm2).keys, "llama.context_length": 16384}
+        assert open_checkpoint(copy).gguf == {**open_checkpoint(smollm2).gguf, "llama.context_length": 16384}
         ours, theirs = copy.read_bytes(), smollm2.read_bytes()
         assert len(ours) == len(theirs)
         start = next(at for at in range(0, len(ours), 4096) if ours[at : at + 4096] != theirs[at : at + 4096])

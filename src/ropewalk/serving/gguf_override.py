@@ -14,8 +14,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ropewalk.errors import EngineError, UsageError
+from ropewalk.inspector.checkpoint import open_checkpoint
 from ropewalk.inspector.gguf import ScalarPlace
-from ropewalk.inspector.ggufset import part_names, read_gguf, scalar_place
+from ropewalk.inspector.ggufset import scalar_place
+from ropewalk.inspector.weights import part_names
 from ropewalk.units import MIB, format_bytes
 
 _ROOM_BYTES = 64 * MIB  # left free beside the copy
@@ -23,7 +25,7 @@ _ROOM_BYTES = 64 * MIB  # left free beside the copy
 
 def context_key(model: Path) -> str:
     """The metadata key of the declared length, ``ARCHITECTURE.context_length``."""
-    return f"{read_gguf(model).keys.get('general.architecture')}.context_length"
+    return f"{open_checkpoint(model).gguf.get('general.architecture')}.context_length"
 
 
 @contextmanager

@@ -104,7 +104,7 @@ def _ask_once(engine: Engine, program: str, changed: int) -> EngineBuild | None:
 
 def _ask_llama_server(program: str) -> EngineBuild | None:
     """``version: 6123 (abcdef12)`` and what it was built with; newer builds say a release number too."""
-    answer = _run([program, "--version"]) or ""
+    answer = run([program, "--version"]) or ""
     version = re.search(r"^version: (.+)$", answer, re.MULTILINE)
     if version is None:
         return None
@@ -135,7 +135,7 @@ def _embedded() -> EngineBuild | None:
 def _ask_vllm(program: str) -> EngineBuild | None:
     """The version by the metadata of its environment: starting ``vllm`` itself takes ten seconds."""
     interpreter = _interpreter_of(program)
-    words = (_run([interpreter, "-I", "-c", _ASK_VLLM]) or "").split()
+    words = (run([interpreter, "-I", "-c", _ASK_VLLM]) or "").split()
     if len(words) != 2:
         return None
     name, version = words
@@ -160,7 +160,7 @@ def _interpreter_of(program: str) -> str:
     return first.removeprefix("#!").strip() if first.startswith("#!") else program
 
 
-def _run(argv: list[str]) -> str | None:
+def run(argv: list[str]) -> str | None:
     """What a program prints, or None where it cannot be run."""
     try:
         done = subprocess.run(

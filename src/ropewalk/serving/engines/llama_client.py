@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ropewalk.errors import EngineError
-from ropewalk.inspector.ggufset import read_gguf
+from ropewalk.inspector.checkpoint import open_checkpoint
 from ropewalk.serving.client import (
     COMPLETION_SECONDS,
     Completion,
@@ -67,7 +67,7 @@ class LlamaClient(HttpClient):
 
     def apply_template(self, messages: Sequence[Message]) -> str | None:
         """The chat as one prompt; None where the checkpoint brings no template."""
-        if self._model and "tokenizer.chat_template" not in read_gguf(self._model).keys:
+        if self._model and "tokenizer.chat_template" not in open_checkpoint(self._model).gguf:
             return None
         return str(
             self._post("/apply-template", {"messages": [dict(message) for message in messages]})["prompt"]

@@ -1,0 +1,213 @@
+"""What can be known before a server starts: answered here in a moment, or by a failed start in minutes.
+
+Each check is a small function of the plan, the launch and the inspection; none starts anything but the
+engine's own ``--help``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from ropewalk.errors import CheckpointError, EngineError
+from ropewalk.inspector.checkpoint import open_checkpoint
+from ropewalk.inspector.records import Inspection
+from ropewalk.planner.records import DeviceShare, Plan
+from ropewalk.serving.devices import Device, find_devices
+from ropewalk.serving.engines.known_flags import known_flags, unknown_flags
+from ropewalk.serving.ports import require_free
+from ropewalk.serving.process import largest_process
+from ropewalk.serving.records import LaunchSpec
+from ropewalk.units import format_bytes
+
+_TOKENIZERS = ("tokenizer.json", "tokenizer.model", "tekken.json", "vocab.json", "tokenizer_config.json")
+_TEMPLATES = ("chat_template.jinja", "chat_template.json")
+# Without these a file of the right format cannot be served; other errors are for the plan to weigh.
+_INCOMPLETE = frozenset({"truncated_payload", "missing_shards", "lfs_pointer", "index_tensor_missing"})
+
+
+@dataclass(frozen=True, slots=True)
+class PreflightItem:
+    """One check. ``ok`` is None where it could not be made, or where neither answer is wrong."""
+
+    name: str
+    ok: bool | None
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Flight:
+    plan: Plan
+    spec: LaunchSpec
+    inspection: Inspection
+
+    @property
+    def model(self) -> Path:
+        return Path(self.spec.model)
+
+    @property
+    def reads_gguf(self) -> bool:
+        return self.spec.build.engine == "llama-server"
+
+
+def preflight(plan: Plan, spec: LaunchSpec, inspection: Inspection) -> tuple[PreflightItem, ...]:
+    """Every check, in the order in which a start would fail."""
+    flight = _Flight(plan, spec, inspection)
+    return tuple(PreflightItem(name, *check(flight)) for name, check in _CHECKS.items())
+
+
+def _checkpoint(flight: _Flight) -> tuple[bool | None, str]:
+    """Whether this engine reads this format, and all of the checkpoint is there."""
+    model, engine = flight.model, flight.spec.build.name
+    if flight.reads_gguf and model.is_dir():
+        return False, _not_gguf(model)
+    if not flight.reads_gguf and model.suffix == ".gguf":
+        return False, f"vLLM reads folders of safetensors; serve {model.name} with --engine llama-server"
+    if not model.exists():
+        if flight.reads_gguf:
+            return False, f"{model} does not exist"
+        return None, f"{model} is not on this machine; vLLM will fetch it from the Hub"
+    broken = [
+        one for one in flight.inspection.findings if one.code in _INCOMPLETE and one.severity == "error"
+    ]
+    if broken:
+        return False, broken[0].message
+    return True, f"{engine} reads {'GGUF' if flight.reads_gguf else 'safetensors'}"
+
+
+def _not_gguf(folder: Path) -> str:
+    files = sorted(folder.glob("*.gguf"))
+    if files:
+        return f"llama-server is given a file, not a folder: {files[0]}"
+    target = folder / f"{folder.resolve().name}-bf16.gguf"
+    return (
+        "llama-server reads GGUF, and this is a folder of safetensors; convert it with llama.cpp's "
+        f"`python convert_hf_to_gguf.py {folder} --outtype bf16 --outfile {target}`, or use --engine vllm"
+    )
+
+
+def _flags(flight: _Flight) -> tuple[bool | None, str]:
+    build = flight.spec.build
+    known = known_flags(build)
+    if known is None:
+        return None, f"{build.name} does not say which flags it knows"
+    unknown = unknown_flags(flight.spec.argv, known)
+    if unknown:
+        return False, f"{build.name} {build.version} does not know {', '.join(unknown)}"
+    return True, f"{build.name} {build.version} knows every flag of the command"
+
+
+def _memory(flight: _Flight) -> tuple[bool | None, str]:
+    """What is free now against the upper end of the plan, on the device that lacks most."""
+    devices = {device.id: device for device in find_devices()}
+    shares = [(share, devices.get(_device_id(share))) for share in flight.plan.memory.per_device]
+    if not shares or any(device is None or device.free_bytes is None for _, device in shares):
+        return None, "the system does not say how much memory is free"
+    share, device = max(shares, key=lambda pair: _lack(*pair))
+    need, free = _need(share), device.free_bytes if device else None
+    said = f"up to {format_bytes(need)} on {share.device}, {format_bytes(free or 0)} are free now"
+    if _lack(share, device) <= 0:
+        return True, said
+    other = largest_process() if share.device == "cpu" else None
+    holder = f"; process {other.pid} ({other.name}) holds {format_bytes(other.bytes)}" if other else ""
+    return False, said + holder
+
+
+def _device_id(share: DeviceShare) -> str:
+    """The plan counts GPUs whoever made them; CUDA ones are those that can be asked."""
+    return share.device.replace("gpu:", "cuda:")
+
+
+def _need(share: DeviceShare) -> int:
+    return share.total_bytes if share.high_bytes is None else share.high_bytes
+
+
+def _lack(share: DeviceShare, device: Device | None) -> int:
+    return _need(share) - ((device.free_bytes or 0) if device else 0)
+
+
+def _port(flight: _Flight) -> tuple[bool | None, str]:
+    spec = flight.spec
+    if spec.port == 0:
+        return True, "a free port will be taken"
+    try:
+        require_free(spec.port, host=spec.host)
+    except EngineError as error:
+        return False, error.message
+    return True, f"port {spec.port} on {spec.host} is free"
+
+
+def _parallel(flight: _Flight) -> tuple[bool | None, str]:
+    """Attention heads are dealt out whole, and each rank wants a device (on a CPU a NUMA node)."""
+    request = flight.plan.request
+    ranks = request.tensor_parallel * request.pipeline_parallel
+    if ranks == 1:
+        return True, "one device"
+    heads = flight.inspection.value("num_attention_heads")
+    if isinstance(heads, int) and heads % request.tensor_parallel:
+        return False, f"{heads} attention heads cannot be divided by {request.tensor_parallel}"
+    on_cpu = request.device == "cpu" or flight.spec.build.devices == ("cpu",)
+    places = _numa_nodes() if on_cpu else sum(device.kind == "gpu" for device in find_devices())
+    if places is None:
+        return None, f"{ranks} ranks; the system does not say how many NUMA nodes it has"
+    where = "NUMA nodes" if on_cpu else "GPUs"
+    return places >= ranks, f"{ranks} ranks, {places} {where}"
+
+
+def _numa_nodes() -> int | None:
+    nodes = list(Path("/sys/devices/system/node").glob("node[0-9]*"))
+    return len(nodes) or None
+
+
+def _tokenizer(flight: _Flight) -> tuple[bool | None, str]:
+    if flight.reads_gguf:
+        name = _gguf_key(flight.model, "tokenizer.ggml.model")
+        return (
+            (True, f"in the file ({name})")
+            if name not in (None, "no_vocab")
+            else (False, "the file has none")
+        )
+    if not flight.model.is_dir():
+        return None, "the checkpoint is not on this machine"
+    found = next((name for name in _TOKENIZERS if (flight.model / name).is_file()), None)
+    return (True, f"{found} beside the weights") if found else (False, f"none of {', '.join(_TOKENIZERS)}")
+
+
+def _template(flight: _Flight) -> tuple[bool | None, str]:
+    """A base model has none, and is asked in another form: no mistake, but good to know."""
+    if flight.reads_gguf:
+        found = _gguf_key(flight.model, "tokenizer.chat_template") is not None
+    else:
+        found = any((flight.model / name).is_file() for name in _TEMPLATES) or _configured(flight.model)
+    return (
+        (True, "the checkpoint brings one") if found else (None, "none: prompts are continued as plain text")
+    )
+
+
+def _gguf_key(path: Path, key: str) -> object:
+    try:
+        return open_checkpoint(path).gguf.get(key)
+    except CheckpointError:
+        return None
+
+
+def _configured(folder: Path) -> bool:
+    """Older checkpoints keep the template in ``tokenizer_config.json``."""
+    try:
+        config = json.loads((folder / "tokenizer_config.json").read_text())
+    except (OSError, ValueError):
+        return False
+    return isinstance(config, dict) and bool(config.get("chat_template"))
+
+
+_CHECKS: dict[str, Callable[[_Flight], tuple[bool | None, str]]] = {
+    "checkpoint": _checkpoint,
+    "tokenizer": _tokenizer,
+    "chat_template": _template,
+    "flags": _flags,
+    "devices": _parallel,
+    "memory": _memory,
+    "port": _port,
+}
