@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from ropewalk.serving.client import Completion, PromptTooLongError
 
 _TOKEN = re.compile(r"<\|\w+\|>| ?[A-Za-z]+|[0-9]| ?[^\sA-Za-z0-9]|\s")
-_OPENING = re.compile(r"The magic number for (\w+) is$")
+_OPENING = re.compile(r"The special magic number for (\w+) is$")
 BEGIN = "<|begin|>"
 
 
@@ -103,7 +103,7 @@ class FakeServer:
         if self.babbles:
             return " the old road led down to the sea." * 20
         seen = self.detokenize(tokens[-self.window :]) if self.window else text
-        needles = dict(re.findall(r"The magic number for (\w+) is (\d+)\.", seen))
+        needles = dict(re.findall(r"One of the special magic numbers for (\w+) is: (\d+)\.", seen))
         if self.lists_all:
             return " " + ", ".join(needles.values())
         key = _OPENING.search(text) or re.search(r"magic number for (\w+)\?", text)

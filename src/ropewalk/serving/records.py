@@ -18,6 +18,7 @@ Outcome = Literal[
     "invalid",  # the server evaluated another number of tokens than was sent
     "error",  # no answer: transport or server error
 ]
+JUDGED: frozenset[Outcome] = frozenset({"hit", "miss", "wrong_needle"})  # the rest says nothing of recall
 RunStatus = Literal["running", "finished", "interrupted", "failed"]
 
 
@@ -90,7 +91,10 @@ class Trial:
     """One question put to the server, and what came of it.
 
     ``length`` is the prompt in tokens as planned, ``reported_tokens`` as the server counted it;
-    ``depth`` the needle's place as a share of the prompt in tokens, 0 at the start.
+    ``depth`` the needle's place as a share of the prompt in tokens, 0 at the start; ``needle_at`` the
+    token where it really begins. ``found`` counts the expected values in the answer, whatever else
+    stood there. ``first_logprob`` is that of the answer's first token: two servers that compute alike
+    agree in it to the last digit.
     """
 
     key: str
@@ -107,11 +111,19 @@ class Trial:
     cached_tokens: int | None
     prefill_seconds: float | None
     detail: str | None = None
+    decode_tokens_per_second: float | None = None
+    needle_at: int | None = None
+    found: int | None = None
+    first_logprob: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class RecallCell:
-    """Trials of one task at one length and depth; the interval is Wilson's, 95 %, over judged trials."""
+    """Trials of one task at one length and depth; the interval is Wilson's, 95 %, over judged trials.
+
+    ``score`` is the mean share of expected values found, RULER's ``string_match_all``: wrong values
+    beside the right one do not lower it, so it is never below the share of hits.
+    """
 
     task: str
     length: int
@@ -121,6 +133,7 @@ class RecallCell:
     outcomes: dict[str, int]
     low: float | None
     high: float | None
+    score: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

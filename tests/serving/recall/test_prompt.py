@@ -57,7 +57,7 @@ def test_needles_stand_at_their_depth_in_tokens(depths: tuple[float, ...]) -> No
         text = server.detokenize(prompt.tokens)
         assert text.count(value) == 1
         assert prompt.needle_at is not None
-        assert value in server.detokenize(prompt.tokens[prompt.needle_at : prompt.needle_at + 15])
+        assert value in server.detokenize(prompt.tokens[prompt.needle_at : prompt.needle_at + 20])
         edge = 0.03 if prompt.question.depth in (0, 1) else 0.006  # template and question at the edges
         assert abs(prompt.needle_at / 3000 - prompt.question.depth) <= edge
 
@@ -112,8 +112,8 @@ def test_template_surrounds_the_text_and_the_answer_is_opened() -> None:
     server = FakeServer()
     text = server.detokenize(build(server)[0].tokens)
     key = build(server)[0].question.text.split()[-1].removesuffix("?")
-    assert text.startswith(f"{BEGIN}<|user|>\nSome magic numbers")
-    assert text.endswith(f"?<|stop|>\n<|assistant|>\nThe magic number for {key} is")
+    assert text.startswith(f"{BEGIN}<|user|>\nSome special magic numbers")
+    assert text.endswith(f"?<|stop|>\n<|assistant|>\nThe special magic number for {key} is")
 
 
 def test_a_model_without_template_is_asked_by_completion() -> None:

@@ -1,7 +1,7 @@
 """What is asked: needles, where they go, and the questions about one haystack.
 
-The definitions follow RULER (NVIDIA/RULER, scripts/data/synthetic, Apache-2.0); the wording is our own
-and plain, since small models lose themselves in RULER's. One departure, for cost: the needles of all
+The definitions follow RULER (NVIDIA/RULER, scripts/data/synthetic, Apache-2.0), the needle with a number
+word for word; the rest is worded shorter, for small models. One departure, for cost: the needles of all
 depths stand in one haystack, and the questions, which come last, differ; so the long part is evaluated
 once. A question then has as many distractors as there are other depths (RULER's ``multikey`` setting).
 """
@@ -93,19 +93,21 @@ def _numbers(dice: Dice, depths: Sequence[float], *, per_key: int = 1, distracto
         questions.append(_ask_numbers(depth, key, own, needle=len(needles)))
         needles += [_number(place, key, value) for place, value in zip(places, own, strict=True)]
         needles += [_number(dice.below(1000) / 1000, next(keys), next(unused)) for _ in range(distractors)]
-    intro = "Some magic numbers are hidden in this text. Remember them.\n\n"
+    intro = "Some special magic numbers are hidden in this text. Remember them.\n\n"
     return Draft(intro, tuple(needles), tuple(questions), tuple(values))
 
 
 def _number(depth: float, key: str, value: str) -> Needle:
-    return Needle(depth, f"The magic number for {key} is {value}.")
+    return Needle(depth, f"One of the special magic numbers for {key} is: {value}.")
 
 
 def _ask_numbers(depth: float, key: str, values: tuple[str, ...], *, needle: int) -> Question:
     if len(values) == 1:
-        text, opening = f"What is the magic number for {key}?", f"The magic number for {key} is"
+        text = f"What is the special magic number for {key}?"
+        opening = f"The special magic number for {key} is"
     else:
-        text, opening = f"What are all the magic numbers for {key}?", f"The magic numbers for {key} are"
+        text = f"What are all the special magic numbers for {key}?"
+        opening = f"The special magic numbers for {key} are"
     return Question(depth, text, opening, values, needle)
 
 

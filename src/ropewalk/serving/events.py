@@ -1,0 +1,105 @@
+"""What a measurement tells while it runs; for progress bars, live grids and logs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ropewalk.serving.records import ArmResult, Measurement, MemorySample, Trial
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Prompt tokens evaluated and to be evaluated over all arms. None while no speed is known."""
+
+    done_tokens: int
+    total_tokens: int
+    seconds_left: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class RunStarted:
+    """The run has an id under which it can be found and resumed."""
+
+    run_id: str
+    arms: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ArmStarted:
+    """The server of this arm is being started."""
+
+    arm: str
+    label: str
+    context_len: int
+
+
+@dataclass(frozen=True, slots=True)
+class ArmReady:
+    """The server answers."""
+
+    arm: str
+    ready_seconds: float
+    context_reported: int
+
+
+@dataclass(frozen=True, slots=True)
+class GridChosen:
+    """Lengths and trials per cell are fixed from here on."""
+
+    lengths: tuple[int, ...]
+    depths: tuple[float, ...]
+    trials: int
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryMarked:
+    """Memory was taken at a named moment."""
+
+    arm: str
+    sample: MemorySample
+
+
+@dataclass(frozen=True, slots=True)
+class PromptSent:
+    """A prompt is being evaluated, about so long; None while no speed is known."""
+
+    arm: str
+    task: str
+    length: int
+    depth: float
+    expected_seconds: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class TrialEnded:
+    """A question was answered, refused or lost."""
+
+    trial: Trial
+    progress: Progress
+
+
+@dataclass(frozen=True, slots=True)
+class ArmEnded:
+    """All of this arm that there will be; ``cells`` included."""
+
+    result: ArmResult
+
+
+@dataclass(frozen=True, slots=True)
+class RunEnded:
+    """The run as stored."""
+
+    measurement: Measurement
+
+
+Event = (
+    RunStarted
+    | ArmStarted
+    | ArmReady
+    | GridChosen
+    | MemoryMarked
+    | PromptSent
+    | TrialEnded
+    | ArmEnded
+    | RunEnded
+)

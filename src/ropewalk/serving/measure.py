@@ -1,0 +1,167 @@
+"""Serves each arm in turn and measures recall, memory and speed on identical prompts."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from ropewalk import jsonio
+from ropewalk.errors import UsageError
+from ropewalk.findings import Finding
+from ropewalk.inspector.records import Inspection
+from ropewalk.serving.arm_run import ArmRun, Server, StartServer
+from ropewalk.serving.arms import Arm, distinct, plan_arm
+from ropewalk.serving.devices import this_machine
+from ropewalk.serving.events import Event, RunEnded, RunStarted
+from ropewalk.serving.fingerprint import fingerprint
+from ropewalk.serving.pace import pace_of
+from ropewalk.serving.records import EngineBuild, LaunchSpec, Measurement, RunStatus, Trial
+from ropewalk.serving.session import OnEvent, Session, settings_data
+from ropewalk.serving.settings import MeasureSettings, default_lengths
+from ropewalk.serving.store import RunStore
+
+__all__ = ["MeasureSettings", "run_measurement"]
+
+
+def _start(spec: LaunchSpec, log_path: Path) -> Server:
+    from ropewalk.serving.launcher import start
+
+    return start(spec, log_path=log_path)
+
+
+def _ignore(event: Event) -> None:
+    """Nobody listens."""
+
+
+def run_measurement(
+    inspection: Inspection,
+    *,
+    model: str,
+    build: EngineBuild,
+    context_len: int,
+    arms: Sequence[str],
+    settings: MeasureSettings,
+    store: RunStore,
+    on_event: OnEvent | None = None,
+    resume: str | None = None,
+    start: StartServer = _start,
+) -> Measurement:
+    """Measure a checkpoint under each arm and return the run as it stands in the store.
+
+    ``context_len`` is the target in tokens; ``shipped`` is served at its trained context, every other arm
+    at the target. Every trial is stored as it ends: after Ctrl-C (status ``interrupted``), or after a
+    failure, ``resume`` names the run and goes on with its own target, arms and settings. A server that
+    fails ends its arm with a finding. Raises :class:`UsageError` for settings that cannot be measured and
+    for a run that is of other weights or another engine, :class:`RunStoreError`.
+    """
+    frame = store.frame(resume) if resume else None
+    if frame:
+        settings, arms, context_len = _settings_of(frame), frame.settings["arms"], frame.target_len
+    planned, doubles = distinct(
+        plan_arm(inspection, arm, context_len=context_len, engine=build.engine, options=settings.plan)
+        for arm in arms
+    )
+    settings = _with_lengths(settings.checked(), planned)
+    weights = fingerprint(model, inspection.checkpoint.files)
+    if frame is None:
+        frame = _new_frame(inspection, planned, context_len=context_len, weights=weights, settings=settings)
+        frame = replace(frame, findings=tuple(_double_finding(*double) for double in doubles))
+        store.create(frame)
+    _require_same_weights(frame, weights)
+    session = Session(
+        frame=frame,
+        settings=settings,
+        inspection=inspection,
+        model=model,
+        build=build,
+        arms=tuple(planned),
+        store=store,
+        emit=on_event or _ignore,
+        pace=pace_of(planned[0].plan.compute, context_len=planned[0].plan.context_len),
+        trials=_by_arm(planned, store.trials(frame.run_id)),
+    )
+    return _measure(session, start)
+
+
+def _measure(session: Session, start: StartServer) -> Measurement:
+    """All arms, one after the other; whatever happens, the store knows how it ended."""
+    session.note(status="running", finished=None)
+    session.emit(RunStarted(session.run_id, tuple(arm.name for arm in session.arms)))
+    status: RunStatus = "failed"
+    try:
+        for arm in session.arms:
+            run = ArmRun(session, arm)
+            if not run.is_done:
+                run.measure(start, session.store.log_path(session.run_id, arm.name))
+        status = "finished" if any(session.trials.values()) else "failed"
+    except KeyboardInterrupt:
+        status = "interrupted"
+    finally:
+        session.note(status=status, finished=_now() if status == "finished" else None)
+    measurement = session.store.load(session.run_id)
+    session.emit(RunEnded(measurement))
+    return measurement
+
+
+def _new_frame(
+    inspection: Inspection,
+    arms: Sequence[Arm],
+    *,
+    context_len: int,
+    weights: str,
+    settings: MeasureSettings,
+) -> Measurement:
+    created = _now()
+    return Measurement(
+        run_id=f"{created[:16].replace('-', '').replace(':', '').replace('T', '-')}-{secrets.token_hex(2)}",
+        status="running",
+        created=created,
+        finished=None,
+        checkpoint=inspection.checkpoint.source,
+        checkpoint_fingerprint=weights,
+        machine=this_machine(),
+        target_len=context_len,
+        settings=settings_data(settings, arms=[arm.name for arm in arms]),
+        arms=(),
+        comparison=None,
+    )
+
+
+def _with_lengths(settings: MeasureSettings, arms: Sequence[Arm]) -> MeasureSettings:
+    contexts = [arm.plan.context_len for arm in arms]
+    lengths = settings.lengths or default_lengths(contexts, answer_tokens=settings.longest_answer)
+    return replace(settings, lengths=tuple(sorted(set(lengths))))
+
+
+def _settings_of(frame: Measurement) -> MeasureSettings:
+    stored = {name: value for name, value in frame.settings.items() if name != "arms"}
+    return jsonio.from_data(MeasureSettings, stored)
+
+
+def _by_arm(arms: Sequence[Arm], trials: Sequence[Trial]) -> dict[str, list[Trial]]:
+    return {arm.name: [trial for trial in trials if trial.arm == arm.name] for arm in arms}
+
+
+def _require_same_weights(frame: Measurement, weights: str) -> None:
+    if frame.checkpoint_fingerprint != weights:
+        raise UsageError(
+            f"run {frame.run_id} is of other weights than these; start a new run",
+            code="run_not_resumable",
+            where={"run": frame.run_id, "measured": frame.checkpoint_fingerprint, "given": weights},
+        )
+
+
+def _double_finding(arm: Arm, same: Arm) -> Finding:
+    return Finding(
+        "same_configuration",
+        "info",
+        f"{arm.name} serves the same as {same.name} here; it was measured once",
+        {"arm": arm.name, "same_as": same.name},
+    )
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

@@ -1,0 +1,108 @@
+"""What a measurement is made of, and the lengths that it asks at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ropewalk.errors import UsageError
+from ropewalk.serving.pace import Pace
+from ropewalk.serving.recall.prompt import longest_prompt
+from ropewalk.serving.recall.statistics import SPRT_CAP
+from ropewalk.serving.recall.tasks import Task, find_task
+from ropewalk.serving.recall.vocabulary import Form
+
+BASE_LEN = 2048  # short enough for every model that is served at long context, and cheap
+TAIL_TOKENS = 80  # what a further question about a haystack costs: fill, question, opening
+
+
+@dataclass(frozen=True, slots=True)
+class MeasureSettings:
+    """The grid and how it is asked; all of it goes into the record.
+
+    ``lengths`` are prompts in tokens, None for a short one and the longest of every arm; ``depths``
+    shares of the prompt; ``trials`` per cell, each with a haystack of its own, cut short per length as
+    soon as the sequential test has decided (``early_stop``). ``haystack`` is ``prose``, ``noise`` or a
+    text file; ``answer_tokens`` None takes the task's own budget. ``minutes`` picks lengths and trials
+    for about that time. ``plan`` are further fields of ``PlanRequest`` for every arm.
+    """
+
+    tasks: tuple[str, ...] = ("niah_single",)
+    lengths: tuple[int, ...] | None = None
+    depths: tuple[float, ...] = (0.1, 0.3, 0.5, 0.7, 0.9)
+    trials: int = 1
+    early_stop: bool = True
+    seed: int = 1
+    haystack: str = "prose"
+    form: Form = "prefill"
+    answer_tokens: int | None = None
+    threads: int | None = None
+    minutes: float | None = None
+    plan: dict[str, Any] = field(default_factory=dict)
+
+    def checked(self) -> MeasureSettings:
+        """The same, if it can be measured. Raises :class:`UsageError`."""
+        for task in self.tasks:
+            find_task(task)
+        for name, wrong in (
+            ("tasks", not self.tasks),
+            ("lengths", self.lengths is not None and not self.lengths),
+            ("depths", not self.depths or any(not 0 <= depth <= 1 for depth in self.depths)),
+            ("depths", len(set(self.depths)) < len(self.depths)),
+            ("trials", self.trials < 1),
+            ("minutes", self.minutes is not None and self.minutes <= 0),
+        ):
+            if wrong:
+                value = getattr(self, name)
+                raise UsageError(
+                    f"{name} {value!r} cannot be measured", where={"field": name, "value": value}
+                )
+        return self
+
+    def budget_of(self, task: Task) -> int:
+        """Tokens that an answer may take."""
+        return self.answer_tokens or task.answer_tokens
+
+    @property
+    def longest_answer(self) -> int:
+        """The largest answer budget of all tasks."""
+        return max(self.budget_of(find_task(name)) for name in self.tasks)
+
+
+def default_lengths(contexts: Iterable[int], *, answer_tokens: int) -> tuple[int, ...]:
+    """A short prompt, and the longest that each context takes beside its answer; shortest first."""
+    longest = sorted({longest_prompt(context, answer_tokens=answer_tokens) for context in contexts})
+    return tuple(sorted({min(BASE_LEN, (longest[0] + answer_tokens + 1) // 4), *longest}))
+
+
+def within_minutes(settings: MeasureSettings, contexts: Sequence[int], pace: Pace) -> MeasureSettings:
+    """Settings whose grid takes about ``minutes``: the short length, then the longest, then the others.
+
+    What is left over goes into trials. The short length is kept whatever it costs. ``minutes`` is None in
+    the result: the choice is made.
+    """
+    seconds = (settings.minutes or 0) * 60
+    shortest, *others = settings.lengths or default_lengths(contexts, answer_tokens=settings.longest_answer)
+    chosen = [shortest]
+    for length in reversed(others):
+        if _round_seconds([*chosen, length], settings, contexts, pace) <= seconds:
+            chosen.append(length)
+    rounds = int(seconds / max(_round_seconds(chosen, settings, contexts, pace), 1e-3))
+    most = max(1, SPRT_CAP // len(settings.depths))
+    trials = min(max(rounds, 1), most)
+    return replace(settings, lengths=tuple(sorted(chosen)), trials=trials, minutes=None)
+
+
+def _round_seconds(
+    lengths: Sequence[int], settings: MeasureSettings, contexts: Sequence[int], pace: Pace
+) -> float:
+    """One trial per cell in every arm that serves the length."""
+    served = [
+        length
+        for context in contexts
+        for length in lengths
+        if length <= longest_prompt(context, answer_tokens=settings.longest_answer)
+    ]
+    more = (len(settings.depths) - 1) * pace.question_seconds
+    return sum(pace.seconds(0, length) + more for length in served) * len(settings.tasks)
