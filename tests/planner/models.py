@@ -77,7 +77,8 @@ def inspection(
     **facts: Any,
 ) -> Inspection:
     """An inspection that states these dimensions as facts."""
-    stated = {
+    stated: dict[str, Any] = {
+        "active_parameters": parameters if not facts.get("num_experts") else None,
         "hidden_size": hidden,
         "intermediate_size": inner,
         "vocab_size": vocab,
@@ -242,7 +243,7 @@ def deepseek_v3(*, indexer: int | None = None) -> Inspection:
 def qwen3_next_80b(**facts: Any) -> Inspection:
     """Qwen3-Next-80B-A3B: every fourth of 48 layers attends, the others are gated delta nets."""
     full, rest = every(48, 4)
-    state = {"conv": (3, 8192), "recurrent": (32, 128, 128)}
+    state = {"conv": (3, 8192), "ssm": (32, 128, 128)}
     return inspection(
         (attention(full, kv=2, dim=256, heads=16), recurrent(rest, **state)),
         hidden=2048,

@@ -9,7 +9,7 @@ from ropewalk.inspector.records import LayerGroup
 from ropewalk.planner.caches import CacheType
 from ropewalk.planner.layers_cache import kept_tokens, layer_token_bytes, state_elements
 from ropewalk.planner.machine import Machine
-from ropewalk.planner.params import LinearParameters, linear_parameters
+from ropewalk.planner.params import linear_parameters
 from ropewalk.planner.records import Compute, Decode, Mask, Prefill, Speed
 from ropewalk.planner.shape import ModelShape
 
@@ -45,8 +45,10 @@ def appended_cells(cached: int, tokens: int) -> int:
     return tokens * cached + causal_cells(tokens)
 
 
-def group_cells(group: LayerGroup, tokens: int) -> int:
+def group_cells(group: LayerGroup, tokens: int, encoder_len: int | None = None) -> int:
     """Live cells of one head of a layer of this group."""
+    if group.kind == "cross":
+        return tokens * (encoder_len or tokens)
     if group.kind == "chunked" and group.window:
         return chunk_cells(tokens, group.window)
     if group.window:
@@ -61,16 +63,16 @@ def compute_of(
     linear = linear_parameters(shape)
     head = shape.vocab_size * shape.hidden_size
     # One row of logits per prompt: an engine computes no others.
-    linear_flops = 2 * (linear.active * context_len + head)
+    linear_flops = 2 * (linear * context_len + head)
     square = causal = 0
     for group in shape.layers:
         per_cell = 2 * pair_values(shape, group) * group.count
         square += per_cell * context_len**2
-        causal += per_cell * group_cells(group, context_len)
+        causal += per_cell * group_cells(group, context_len, shape.encoder_len)
     prefill = Prefill(linear_flops, square, causal)
     decode = Decode(
         bytes_per_token=_weight_bytes_read(shape) + _cache_bytes_read(shape, context_len, key, value),
-        flops_per_token=2 * (linear.active + head) + _decode_attention(shape, context_len),
+        flops_per_token=2 * (linear + head) + _decode_attention(shape, context_len),
     )
     windows = [group.window for group in shape.layers if group.window]
     return Compute(
@@ -97,7 +99,7 @@ def pair_values(shape: ModelShape, group: LayerGroup) -> int:
     return heads * ((group.head_dim_k or 0) + (group.head_dim_v or 0))
 
 
-def _crossover(shape: ModelShape, linear: LinearParameters) -> int | None:
+def _crossover(shape: ModelShape, linear: int) -> int | None:
     """The length at which causal attention costs as much as the blocks' linear layers.
 
     Half squares (n^2 / 2) are compared, so that for full attention it is parameters / (heads x head_dim).
@@ -107,7 +109,7 @@ def _crossover(shape: ModelShape, linear: LinearParameters) -> int | None:
         cells = sum(
             pair_values(shape, group) * group.count * _twice_cells(group, tokens) for group in shape.layers
         )
-        return cells >= 2 * linear.active * tokens
+        return cells >= 2 * linear * tokens
 
     if not attention_leads(_FAR):
         return None

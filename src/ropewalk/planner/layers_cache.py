@@ -65,7 +65,7 @@ def logical_cache(
     context_len: int,
     key: CacheType,
     value: CacheType,
-    encoder_len: int,
+    encoder_len: int | None,
 ) -> LogicalCache:
     """What one sequence of ``context_len`` tokens needs, summed over the layers.
 
@@ -75,7 +75,7 @@ def logical_cache(
     for group in layers:
         row = layer_token_bytes(group, key, value) * group.count
         if group.kind == "cross":
-            cross += row * encoder_len
+            cross += row * (encoder_len or context_len)
         else:
             token += row
             kv += row * kept_tokens(group, context_len)

@@ -30,7 +30,7 @@ def shape_of(
     weights = inspection.weights
     shape = ModelShape(
         layers=inspection.layers,
-        num_layers=sum(group.count for group in inspection.layers),
+        num_layers=max((index + 1 for group in inspection.layers for index in group.indices), default=0),
         hidden_size=_need(inspection, "hidden_size"),
         intermediate_size=_count(inspection, "intermediate_size"),
         vocab_size=_need(inspection, "vocab_size"),
@@ -39,10 +39,11 @@ def shape_of(
         num_experts=_count(inspection, "num_experts"),
         num_experts_per_tok=_count(inspection, "num_experts_per_tok"),
         expert_len=_count(inspection, "moe_intermediate_size"),
-        shared_expert_len=_count(inspection, "shared_expert_intermediate_size"),
+        shared_expert_len=_shared_expert_len(inspection),
         tied=bool(inspection.value("tie_word_embeddings")),
         mtp_layers=_count(inspection, "mtp_layers"),
-        encoder_len=_count(inspection, "encoder_len"),
+        encoder_len=_count(inspection, "max_source_positions") or None,
+        active_parameters=inspection.value("active_parameters"),
         kv_lora_rank=_count(inspection, "kv_lora_rank"),
         q_lora_rank=_count(inspection, "q_lora_rank"),
         latent_key_dim=_count(inspection, "qk_nope_head_dim") + _count(inspection, "qk_rope_head_dim"),
@@ -74,6 +75,11 @@ def _draft(shape: ModelShape, draft: Inspection | None, *, mtp: bool) -> Draft |
 
 def _layers_like(group: LayerGroup, count: int) -> LayerGroup:
     return replace(group, count=count, indices=tuple(range(count)))
+
+
+def _shared_expert_len(inspection: Inspection) -> int:
+    stated = _count(inspection, "shared_expert_intermediate_size")
+    return stated or _count(inspection, "num_shared_experts") * _count(inspection, "moe_intermediate_size")
 
 
 def _need(inspection: Inspection, name: str) -> int:

@@ -2,37 +2,23 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import dataclass
 from math import prod
 
 from ropewalk.inspector.records import LayerGroup, WeightBytes
 from ropewalk.planner.shape import ModelShape
 
 
-@dataclass(frozen=True, slots=True)
-class LinearParameters:
-    """Matrix parameters of all blocks: stored, and those that one token uses."""
+def linear_parameters(shape: ModelShape) -> int:
+    """Parameters of the blocks' matrices that one token is multiplied by; embedding and head left out.
 
-    stored: int
-    active: int
-
-
-def linear_parameters(shape: ModelShape) -> LinearParameters:
-    """Parameters of the blocks' matrices; norms, embedding and head left out.
-
-    From the tensors where there are any: the typical block's own count, carried over to the other
-    blocks by their bytes (exact where all blocks are of one dtype). Else from the config.
+    From the tensors where there are any, less the vectors (norms, biases) of the typical block in every
+    block; else from the config's dimensions.
     """
-    if shape.block is None or not any(shape.weights.layers):
-        per_layer = [_config_parameters(shape, group) for group in shape.layers for _ in range(group.count)]
-        return LinearParameters(sum(s for s, _ in per_layer), sum(a for _, a in per_layer))
-    typical_bytes = Counter(shape.weights.layers).most_common(1)[0][0]
+    if shape.active_parameters is None or shape.block is None:
+        return sum(_config_parameters(shape, group)[1] * group.count for group in shape.layers)
+    tables = shape.vocab_size * shape.hidden_size * (1 if shape.tied else 2)
     vectors = sum(tensor.parameters for tensor in shape.block.tensors if len(tensor.shape) < 2)
-    parameters, layers = shape.block.parameters, shape.weights.layers
-    stored = sum(layers) * parameters // typical_bytes - vectors * len(layers)
-    experts = sum(shape.weights.experts) * parameters // typical_bytes
-    return LinearParameters(stored, stored - experts + _chosen(shape, experts))
+    return max(0, shape.active_parameters - tables - vectors * shape.num_layers - shape.hidden_size)
 
 
 def _chosen(shape: ModelShape, experts: int) -> int:

@@ -22,7 +22,8 @@ class ModelShape:
     ``dtype_bytes`` is the width it computes and caches in by default (2 unless the config says float32).
     ``expert_len`` is the inner width of one routed expert, ``num_experts`` 0 for a dense model. The
     ``latent_*`` dims are those of latent attention after keys and values are projected up. ``weights``
-    are estimated from the dimensions where ``has_tensors`` is False.
+    are estimated from the dimensions where ``has_tensors`` is False. ``encoder_len`` None says that the
+    encoder reads the prompt, so that it is as long as the context.
     """
 
     layers: tuple[LayerGroup, ...]
@@ -38,7 +39,8 @@ class ModelShape:
     shared_expert_len: int
     tied: bool
     mtp_layers: int
-    encoder_len: int
+    encoder_len: int | None
+    active_parameters: int | None
     kv_lora_rank: int
     q_lora_rank: int
     latent_key_dim: int
@@ -50,6 +52,11 @@ class ModelShape:
     block: Block | None
     draft: Draft | None = None
     projector_bytes: int = 0
+
+    @property
+    def has_dense_blocks(self) -> bool:
+        """Whether some blocks of a model with experts have none (the first ones of DeepSeek-V3)."""
+        return not all(self.weights.experts)
 
     @property
     def cached_layers(self) -> tuple[LayerGroup, ...]:

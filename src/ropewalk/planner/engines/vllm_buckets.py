@@ -66,7 +66,7 @@ def _attention(shape: ModelShape, group: LayerGroup, paging: Paging, block: int)
         page_bytes=block * _token_bytes(group, paging),
         block_size=block,
         window=group.window or 0,
-        pages=-(-shape.encoder_len // block) if group.kind == "cross" else 0,
+        pages=-(-(shape.encoder_len or 0) // block) if group.kind == "cross" else 0,
         term="cross_attention_cache" if group.kind == "cross" else "kv_cache",
     )
 
@@ -84,7 +84,8 @@ def _state(shape: ModelShape, group: LayerGroup, paging: Paging, block: int) -> 
 
 
 def _leaves_checkpoint(group: LayerGroup) -> bool:
-    return any(tensor.name == "ssm" and len(tensor.shape) == 3 for tensor in group.state)
+    """Mamba2: heads narrower than their state (64 of 128), where delta nets have square ones."""
+    return any(len(tensor.shape) == 3 and tensor.shape[1] != tensor.shape[2] for tensor in group.state)
 
 
 def _token_bytes(group: LayerGroup, paging: Paging) -> int:

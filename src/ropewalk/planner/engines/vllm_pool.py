@@ -19,7 +19,7 @@ class Bucket:
     """Layers with the same cache: ``page_bytes`` is one layer's part of a block of ``block_size`` tokens.
 
     ``window`` is the width of a window or chunk, ``pages`` what a ``state`` or ``cross`` layer holds per
-    request whatever its length, ``term`` the memory term that it belongs to.
+    request whatever its length (0: as a full one), ``term`` the memory term that it belongs to.
     """
 
     kind: BucketKind
@@ -32,9 +32,9 @@ class Bucket:
 
     def blocks(self, context_len: int, in_flight: int) -> int:
         """Blocks of one request: what vLLM admits it with at most."""
-        if self.kind in ("state", "cross"):
+        if self.pages:
             return self.pages
-        if self.kind == "full":
+        if self.kind in ("full", "cross"):
             return -(-context_len // self.block_size)
         if self.kind == "sliding":
             # One more, as a window may start inside a block.
