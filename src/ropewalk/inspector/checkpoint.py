@@ -6,12 +6,12 @@ import os
 from collections.abc import Collection
 from pathlib import Path
 
-from ropewalk.errors import CheckpointMissingError
+from ropewalk.errors import CheckpointError, CheckpointMissingError
 from ropewalk.inspector.folder import read_store
 from ropewalk.inspector.records import Checkpoint
 from ropewalk.inspector.repository import read_config, read_repository, read_single
-from ropewalk.inspector.store import FolderStore, open_regular
-from ropewalk.inspector.weights import GGUF_MAGIC
+from ropewalk.inspector.store import FolderStore, is_text, open_regular
+from ropewalk.inspector.weights import GGUF_MAGIC, PICKLE_SUFFIXES
 
 
 def open_checkpoint(source: str | os.PathLike[str], *, keep_arrays: Collection[str] = ()) -> Checkpoint:
@@ -24,6 +24,8 @@ def open_checkpoint(source: str | os.PathLike[str], *, keep_arrays: Collection[s
     """
     text = os.fspath(source)
     path = Path(text)
+    if not is_text(text):
+        raise CheckpointError(f"the path {text!r} is not UTF-8 text", where={"file": ascii(text)})
     if not _exists(path):
         return _open_hub(text, keep_arrays)
     if not path.is_dir():
@@ -42,6 +44,12 @@ def _open_file(path: Path, source: str, keep_arrays: Collection[str]) -> Checkpo
     store = FolderStore(path.parent, source=source, named=path.name)
     if path.name.endswith(".index.json"):
         return read_repository(store, path=path.parent, index=path.name)
+    if path.suffix in PICKLE_SUFFIXES:
+        raise CheckpointError(
+            f"{source} is a Python pickle, which ropewalk never opens",
+            code="pickle_only",
+            where={"file": source},
+        )
     if path.suffix == ".json":
         return read_config(store, path.name, path=path)
     if path.suffix == ".gguf" or _starts_with(path, GGUF_MAGIC):

@@ -1,7 +1,7 @@
 """A GGUF file to its keys and tensor columns, by a forward walk over the header; data is never read.
 
 Layout: docs/gguf.md of ggml-org/ggml (versions 2 and 3). What llama.cpp refuses (ggml/src/gguf.cpp, b11549)
-is an error of severity error here where the tensors can still be listed, and raised where they cannot.
+is a finding of severity error where the tensors can still be listed, and raised where they cannot.
 """
 
 from __future__ import annotations
@@ -15,16 +15,18 @@ from ropewalk.errors import CheckpointError
 from ropewalk.findings import Finding
 from ropewalk.inspector.cursor import Cursor
 from ropewalk.inspector.gguf_tensors import read_tensors
+from ropewalk.inspector.lfs import refuse_lfs_pointer
 from ropewalk.inspector.records import SkippedArray
-from ropewalk.inspector.safetensors import SNIFF_BYTES, refuse_lfs_pointer
+from ropewalk.inspector.safetensors import SNIFF_BYTES
 from ropewalk.inspector.tensors import Columns
 from ropewalk.inspector.weights import GGUF_MAGIC
+from ropewalk.inspector.wording import clip
 
 DEFAULT_ALIGNMENT = 32  # GGUF_DEFAULT_ALIGNMENT
 KEPT_ARRAY_LEN = 4096  # numbers: head counts per layer, sliding patterns
 MAX_KEYS = 1 << 16  # a model has 30 to 60
-MAX_TENSORS = 1 << 20  # DeepSeek-V3 has 1,086
-MAX_ARRAY_STRINGS = 1 << 24  # the largest vocabulary has 262,208
+MAX_TENSORS = 1 << 17  # DeepSeek-V3 has 1,086
+MAX_STRINGS = 1 << 24  # in all arrays; a vocabulary of 262,208 with its merges has 800,000
 MAX_KEY_BYTES = (1 << 16) - 1
 _KEY_MIN_BYTES = 8 + 4 + 1
 _TENSOR_MIN_BYTES = 8 + 4 + 4 + 8
@@ -103,10 +105,11 @@ def _version(cursor: Cursor) -> int:
             where={"file": cursor.file, "found": start[:4].hex(), "bytes": cursor.size},
         )
     cursor.skip(len(GGUF_MAGIC))
-    version = cursor.u32()
+    raw = cursor.take(4)
+    version = int.from_bytes(raw, "little")
     if version & 0xFFFF == 0:
         cursor.use_byte_order(">")
-        version >>= 24
+        version = int.from_bytes(raw, "big")
     if version not in (2, 3):
         raise CheckpointError(
             f"{cursor.file} is GGUF version {version}; llama.cpp and ropewalk read 2 and 3"
@@ -156,6 +159,7 @@ class _KeySection:
         self.findings: list[Finding] = []
         self._cursor = cursor
         self._keep = keep_arrays
+        self._strings_left = MAX_STRINGS
 
     def read(self, count: int) -> None:
         for _ in range(count):
@@ -178,7 +182,7 @@ class _KeySection:
             return self._cursor.string().decode("utf-8", errors="replace")
         if kind == _ARRAY:
             return self._array(key)
-        raise self._cursor.malformed(f"the key {key} has the unknown value type {kind}")
+        raise self._cursor.malformed(f"the key {clip(key)} has the unknown value type {kind}")
 
     def _array(self, key: str) -> Any:
         kind = self._cursor.u32()
@@ -186,10 +190,10 @@ class _KeySection:
         if kind == _STRING:
             return self._strings(key, count)
         if kind not in _SCALARS:
-            raise self._cursor.malformed(f"the array {key} has elements of the type {kind}")
+            raise self._cursor.malformed(f"the array {clip(key)} has elements of the type {kind}")
         size = calcsize("<" + _SCALARS[kind][1])
         self._cursor.check(count * size)
-        if count <= KEPT_ARRAY_LEN or (key in self._keep and count <= MAX_ARRAY_STRINGS):
+        if count <= KEPT_ARRAY_LEN or (key in self._keep and count <= MAX_STRINGS):
             return self._numbers(kind, count)
         self._cursor.skip(count * size)
         return SkippedArray(_SCALARS[kind][0], count)
@@ -198,8 +202,11 @@ class _KeySection:
         return list(self._cursor.unpack(Struct(f"{self._cursor.order}{count}{_SCALARS[kind][1]}")))
 
     def _strings(self, key: str, count: int) -> Any:
-        if count > MAX_ARRAY_STRINGS:
-            raise self._cursor.malformed(f"the array {key} has {count:,} strings")
+        self._strings_left -= count
+        if self._strings_left < 0:
+            raise self._cursor.malformed(
+                f"more than {MAX_STRINGS:,} strings, with the {count:,} of {clip(key)}"
+            )
         self._cursor.check(count * 8)
         if key not in self._keep:
             self._cursor.skip_strings(count)
@@ -211,7 +218,7 @@ class _KeySection:
             Finding(
                 "duplicate_key",
                 "error",
-                f"{self._cursor.file} gives the key {key} twice, which llama.cpp refuses",
-                {"file": self._cursor.file, "field": key},
+                f"{self._cursor.file} gives the key {clip(key)} twice, which llama.cpp refuses",
+                {"file": self._cursor.file, "field": clip(key)},
             )
         )

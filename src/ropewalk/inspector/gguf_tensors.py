@@ -15,11 +15,12 @@ from ropewalk.inspector.cursor import Cursor
 from ropewalk.inspector.ggml_types import GGML_TYPES
 from ropewalk.inspector.layout import gather
 from ropewalk.inspector.tensors import Columns, Shape
+from ropewalk.inspector.wording import clip
 
 MAX_DIMS = 4  # GGML_MAX_DIMS
 NAME_BYTES = 64  # GGML_MAX_NAME, with the closing NUL
 _NAME_LIMIT = 1 << 16
-_INT64_MAX = 2**63 - 1
+_LARGEST = 2**59  # elements or bytes: eight bytes for each, and all sums still fit in 64 bits
 
 
 @dataclass(slots=True)
@@ -58,10 +59,10 @@ def _row(cursor: Cursor) -> _Row:
     name = cursor.text("tensor name", limit=_NAME_LIMIT)
     num_dims = cursor.u32()
     if num_dims > MAX_DIMS:
-        raise cursor.malformed(f"{name} has {num_dims} dimensions; ggml knows {MAX_DIMS}")
+        raise cursor.malformed(f"{clip(name)} has {num_dims} dimensions; ggml knows {MAX_DIMS}")
     *dims, kind, offset = cursor.unpack(Struct(f"{cursor.order}{num_dims}QIQ"))
-    if prod(max(length, 1) for length in dims) > _INT64_MAX or offset > _INT64_MAX:
-        raise cursor.malformed(f"{name} has the impossible shape {dims} or offset {offset}")
+    if prod(max(length, 1) for length in dims) > _LARGEST or offset > _LARGEST:
+        raise cursor.malformed(f"{clip(name)} has the impossible shape {dims} or offset {offset}")
     known = GGML_TYPES.get(kind)
     shape = tuple(reversed(dims))
     if known is None:

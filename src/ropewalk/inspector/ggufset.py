@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from ropewalk.inspector.records import Checkpoint, CheckpointFile
 from ropewalk.inspector.store import FolderStore, Store
 from ropewalk.inspector.tensors import TensorTable
 from ropewalk.inspector.weights import part_names
+from ropewalk.inspector.wording import MAX_NAMED, clip, some
 
 
 def scalar_place(path: Path, key: str) -> ScalarPlace:
@@ -36,11 +37,10 @@ def read_gguf_set(
     given. A part that is missing or unreadable is a finding.
     """
     names = part_names(name)
+    missing = [part for part in names if part != name and not store.has(part)]
     parts: list[GgufFile] = []
     findings: list[Finding] = []
-    for part in names:
-        if part != name and not store.has(part):
-            continue
+    for part in sorted(set(names) - set(missing)):
         try:
             with store.open(part) as cursor:
                 parts.append(parse_gguf(cursor, keep_arrays=keep_arrays))
@@ -59,66 +59,54 @@ def read_gguf_set(
         files=tuple(CheckpointFile(file.file, file.file_bytes) for file in parts),
         tensors=table,
         gguf=parts[0].keys,
-        findings=(*findings, *_set_findings(parts, names, table)),
+        findings=(*findings, *_set_findings(parts, names, missing, table)),
     )
 
 
-def _set_findings(parts: Sequence[GgufFile], names: Sequence[str], table: TensorTable) -> list[Finding]:
-    """What parts and names say of each other."""
-    findings = []
-    missing = sorted(set(names) - {part.file for part in parts})
-    declared = parts[0].keys.get("split.tensors.count")
+def _set_findings(
+    parts: Sequence[GgufFile], names: Sequence[str], missing: Sequence[str], table: TensorTable
+) -> Iterator[Finding]:
+    """What names and parts say of each other; ``split.tensors.count`` is the total over all parts."""
+    declared = clip(parts[0].keys.get("split.tensors.count"))
     if missing:
-        of = (
-            f"{len(table)} of {declared} tensors are present"
-            if declared is not None
-            else "the rest is present"
+        yield Finding(
+            "missing_shards",
+            "error",
+            f"{len(missing):,} of {len(names):,} parts are missing: {some(missing)}; {len(table):,} of "
+            f"{'an unknown number of' if declared is None else declared} tensors are present",
+            {
+                "missing_files": list(missing[:MAX_NAMED]),
+                "num_missing_files": len(missing),
+                "tensors_present": len(table),
+                "tensors_expected": declared,
+            },
         )
-        findings.append(
-            Finding(
-                "missing_shards",
-                "error",
-                f"{len(missing)} of {len(names)} parts are missing ({', '.join(missing[:3])}); {of}",
-                {"missing_files": missing[:20], "num_missing_files": len(missing),
-                 "tensors_present": len(table), "tensors_expected": declared},
-            )
-        )  # fmt: skip
-    elif declared is not None and declared != len(table):
-        findings.append(
-            _split_mismatch(parts[0].file, "split.tensors.count", declared, len(table), "the parts hold")
-        )
+    elif declared is not None and declared != len(table) and len(parts) == len(names):
+        yield _mismatch(parts[0].file, "split.tensors.count", declared, len(table))
     for part in parts:
-        findings += _part_findings(part, names)
-    if len(set(table.names)) < len(table) and len(parts) > 1:
-        findings.append(
-            Finding(
-                "duplicate_tensor_name",
-                "error",
-                f"the parts of {names[0]} hold a tensor twice",
-                {"file": names[0]},
-            )
+        yield from _part_findings(part, names)
+    if len(parts) > 1 and len(set(table.names)) < len(table):
+        yield Finding(
+            "duplicate_tensor_name",
+            "error",
+            f"a tensor lies in two parts of {names[0]}",
+            {"file": names[0], "count": len(table) - len(set(table.names))},
         )
-    return findings
 
 
-def _part_findings(part: GgufFile, names: Sequence[str]) -> list[Finding]:
-    """``split.no`` counts from 0, names from 1; a whole file has neither key."""
-    findings = []
-    count = part.keys.get("split.count", 1)
-    number = part.keys.get("split.no", 0)
+def _part_findings(part: GgufFile, names: Sequence[str]) -> Iterator[Finding]:
+    """``split.no`` counts from 0, the names from 1; a file of its own has neither key."""
+    number, count = part.keys.get("split.no", 0), part.keys.get("split.count", 1)
     if count != len(names):
-        findings.append(_split_mismatch(part.file, "split.count", count, len(names), "the names say"))
-    elif names.index(part.file) != number:
-        findings.append(
-            _split_mismatch(part.file, "split.no", number, names.index(part.file), "the name says")
-        )
-    return findings
+        yield _mismatch(part.file, "split.count", count, len(names))
+    elif number != names.index(part.file):
+        yield _mismatch(part.file, "split.no", number, names.index(part.file))
 
 
-def _split_mismatch(file: str, field: str, declared: Any, found: int, who: str) -> Finding:
+def _mismatch(file: str, field: str, declared: Any, found: int) -> Finding:
     return Finding(
         "split_mismatch",
         "error",
-        f"{file}: {field} is {declared}, {who} {found}",
-        {"file": file, "field": field, "declared": declared, "found": found},
+        f"{file}: {field} is {clip(declared)}, by the files it is {found}",
+        {"file": file, "field": field, "declared": clip(declared), "found": found},
     )

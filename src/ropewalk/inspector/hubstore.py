@@ -30,6 +30,7 @@ class HubStore:
         self.source = source
         self._client = client
         self._listing = listing
+        self._known = frozenset(listing.names)
         self._cache = FolderStore(snapshot(client.repo, listing.commit), source=source)
         self._pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="hub")
         self._waiting: deque[str] = deque()
@@ -41,8 +42,8 @@ class HubStore:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._pool.shutdown(cancel_futures=True)
         self._client.close()
+        self._pool.shutdown(wait=False, cancel_futures=True)
 
     def names(self) -> Sequence[str]:
         """All files of the repository, with their folders."""
@@ -50,7 +51,7 @@ class HubStore:
 
     def has(self, name: str) -> bool:
         """Whether the repository has a file of this name."""
-        return name in self._listing.names
+        return name in self._known
 
     def expect(self, names: Sequence[str]) -> None:
         """Ask for these files, ``WORKERS`` at a time and no further ahead of who takes them."""

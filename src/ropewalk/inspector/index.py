@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from ropewalk.errors import CheckpointError
 from ropewalk.inspector.jsonfile import parse_object
 from ropewalk.inspector.store import is_plain
+from ropewalk.inspector.wording import clip
 
 _SUFFIX = ".safetensors.index.json"
 _USUAL = "model.safetensors.index.json"
@@ -48,7 +49,7 @@ def parse_index(raw: bytes, *, file: str) -> Index:
         for tensor, shard in weight_map.items():
             shards[shard].append(tensor)
     except TypeError:  # a list or object in the place of a name
-        raise _malformed(file, f"the shard of {tensor} is no name") from None
+        raise _malformed(file, f"the shard of {clip(tensor)} is no name") from None
     for shard in shards:
         _check_name(shard, file=file)
     return Index(file, dict(sorted(shards.items())), _total(data.get("metadata")))
@@ -56,16 +57,16 @@ def parse_index(raw: bytes, *, file: str) -> Index:
 
 def _check_name(shard: object, *, file: str) -> None:
     if not isinstance(shard, str):
-        raise _malformed(file, f"{shard!r} is no file name")
+        raise _malformed(file, f"{clip(shard)!r} is no file name")
     if not is_plain(shard):
         raise CheckpointError(
-            f"{file} names the shard {shard!r}, outside the folder of the checkpoint",
-            code="unsafe_path", where={"file": file, "shard": shard},
+            f"{file} names the shard {clip(shard)!r}, outside the folder of the checkpoint",
+            code="unsafe_path", where={"file": file, "shard": clip(shard)},
         )  # fmt: skip
     if not shard.endswith(".safetensors"):
         raise CheckpointError(
-            f"{file} names {shard!r}; only safetensors shards are read, a pickle is never opened",
-            code="pickle_only", where={"file": file, "shard": shard},
+            f"{file} names {clip(shard)!r}; only safetensors shards are read, a pickle is never opened",
+            code="pickle_only", where={"file": file, "shard": clip(shard)},
         )  # fmt: skip
 
 

@@ -10,6 +10,7 @@ import json
 from typing import Any
 
 from ropewalk.errors import CheckpointError
+from ropewalk.inspector.lfs import refuse_lfs_pointer
 
 # The largest index seen so far is 20 MB (a 1 T model with packed experts); a config has some KB.
 MAX_JSON_BYTES = 64 * 1024 * 1024
@@ -36,6 +37,7 @@ def parse_object(
     :class:`CheckpointError` with ``code`` for text that is not UTF-8 or not JSON, no object, nested too
     deeply, holding half a surrogate pair or a number of thousands of digits, or too dense.
     """
+    refuse_lfs_pointer(raw[:1024], file=file, file_bytes=len(raw))
     if len(raw) > _DENSE_BYTES:
         _refuse_dense(raw, file=file, code=code)
     try:
@@ -51,6 +53,26 @@ def parse_object(
             f"{what or file} is not valid JSON: {reason}", code=code, where={"file": file, "reason": reason}
         ) from error
     return value
+
+
+def repeated_keys(raw: bytes) -> list[tuple[str, list[Any]]]:
+    """The keys that an object of this document has more than once, with all their values in order.
+
+    ``json`` keeps the last value without a word. The document must have passed :func:`parse_object`.
+    """
+    repeated: list[tuple[str, list[Any]]] = []
+
+    def collect(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        merged = dict(pairs)
+        if len(merged) < len(pairs):
+            values: dict[str, list[Any]] = {}
+            for key, value in pairs:
+                values.setdefault(key, []).append(value)
+            repeated.extend((key, found) for key, found in values.items() if len(found) > 1)
+        return merged
+
+    json.loads(raw, object_pairs_hook=collect)
+    return repeated
 
 
 def _refuse_dense(raw: bytes, *, file: str, code: str) -> None:

@@ -6,6 +6,7 @@ alias, and each is as long as its shape and dtype say (safetensors 0.8.0, tensor
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -14,8 +15,8 @@ from typing import Any
 from ropewalk.findings import Finding
 from ropewalk.inspector.dtypes import BITS
 from ropewalk.inspector.tensors import Shape
+from ropewalk.inspector.wording import MAX_NAMED, clip
 
-MAX_NAMED = 20  # a finding names this many places and counts the rest
 _USIZE_MAX = 2**64 - 1
 
 
@@ -67,16 +68,19 @@ Fault = tuple[str, dict[str, Any]]
 
 def gather(faults: Iterable[Fault], *, file: str, says: Mapping[str, str]) -> list[Finding]:
     """One error per code: the first place in words, the others, if any, counted and under ``more``."""
+    counts: Counter[str] = Counter()
     found: dict[str, list[dict[str, Any]]] = {}
     for code, place in faults:
-        found.setdefault(code, []).append(place)
+        counts[code] += 1
+        if counts[code] <= MAX_NAMED:
+            found.setdefault(code, []).append({key: clip(value) for key, value in place.items()})
     findings = []
     for code, (first, *others) in found.items():
         message = f"{file}: {says[code].format(**first)}"
         where = {"file": file, **first}
         if others:
-            message += f", and {len(others):,} more like it"
-            where |= {"more": others[: MAX_NAMED - 1], "count": len(others) + 1}
+            message += f", and {counts[code] - 1:,} more like it"
+            where |= {"more": others, "count": counts[code]}
         findings.append(Finding(code, "error", message, where))
     return findings
 
@@ -96,8 +100,8 @@ def _entry_faults(ranges: Sequence[Range]) -> Iterator[Fault]:
 def _is_fraction(entry: Range) -> bool:
     bits = BITS[entry.dtype]
     for length in entry.shape:
-        bits *= length
-    return bits % 8 != 0
+        bits = bits * length % 8
+    return bits != 0
 
 
 def _neighbour_faults(ordered: Sequence[Range]) -> Iterator[Fault]:
@@ -133,13 +137,13 @@ def _truncated(ranges: Sequence[Range], end: int, *, file: str, data_bytes: int)
         "truncated_payload",
         "error",
         f"{file} is cut: its header promises {end:,} bytes of data, {data_bytes:,} are there "
-        f"({end - data_bytes:,} missing); the first incomplete tensor is {first.name}",
+        f"({end - data_bytes:,} missing); the first incomplete tensor is {clip(first.name)}",
         {
             "file": file,
             "expected_payload_bytes": end,
             "actual_payload_bytes": data_bytes,
             "missing_bytes": end - data_bytes,
-            "first_incomplete_tensor": first.name,
+            "first_incomplete_tensor": clip(first.name),
         },
     )
 

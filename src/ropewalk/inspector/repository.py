@@ -16,12 +16,13 @@ from typing import Any
 from ropewalk.errors import CheckpointError, CheckpointMissingError, HubError
 from ropewalk.findings import Finding, Severity
 from ropewalk.inspector.index import Index, find_index, parse_index
-from ropewalk.inspector.jsonfile import parse_object
+from ropewalk.inspector.jsonfile import parse_object, repeated_keys
 from ropewalk.inspector.records import Checkpoint, CheckpointFile
 from ropewalk.inspector.safetensors import HeaderReader
 from ropewalk.inspector.store import Store
 from ropewalk.inspector.tensors import Columns, TensorTable
-from ropewalk.inspector.weights import Weights, choose_weights, is_copy, is_weights, pickles
+from ropewalk.inspector.weights import Weights, choose_weights, is_copy, is_weights, part_of, pickles
+from ropewalk.inspector.wording import MAX_NAMED, clip, some
 
 CONFIG = "config.json"
 RELATIVES = (
@@ -32,7 +33,6 @@ RELATIVES = (
     "adapter_config.json",  # peft
     "params.json",  # Mistral's own format
 )
-MAX_NAMED = 20
 
 
 def read_repository(store: Store, *, path: Path | None, index: str | None = None) -> Checkpoint:
@@ -60,15 +60,23 @@ def read_single(store: Store, name: str, *, path: Path) -> Checkpoint:
     reading = _Reading(store)
     reading.read_configs(store.names())
     reading.read_files([name])
+    number, count = part_of(name)
+    if count > 1:
+        reading.add(
+            "single_shard", "warning",
+            f"{name} is shard {number} of {count}, read alone: name its folder to see the whole checkpoint",
+            file=name, shard=number, shards=count,
+        )  # fmt: skip
     return reading.checkpoint(path)
 
 
 def read_config(store: Store, name: str, *, path: Path) -> Checkpoint:
     """Open a configuration alone: no tensors. The other JSON files beside it are its relatives."""
     reading = _Reading(store)
-    config = parse_object(store.read(name), file=name)
-    reading.read_configs([other for other in store.names() if other != CONFIG])
-    reading.config = config
+    raw = store.read(name)
+    reading.config = parse_object(raw, file=name)
+    reading._note_repeated_keys(name, raw)
+    reading.read_configs([other for other in store.names() if other not in (CONFIG, name)])
     return reading.checkpoint(path)
 
 
@@ -105,17 +113,27 @@ class _Reading:
         self.store.expect(present)
         for name in present:
             try:
-                value = parse_object(self.store.read(name), file=name)
+                raw = self.store.read(name)
+                value = parse_object(raw, file=name)
             except HubError:
                 raise
             except CheckpointError as error:
                 severity: Severity = "error" if name == CONFIG else "warning"
                 self.add(error.code, severity, error.message, **error.where)
+                continue
+            self._note_repeated_keys(name, raw)
+            if name == CONFIG:
+                self.config = value
             else:
-                if name == CONFIG:
-                    self.config = value
-                else:
-                    self.relatives[name] = value
+                self.relatives[name] = value
+
+    def _note_repeated_keys(self, name: str, raw: bytes) -> None:
+        for key, values in repeated_keys(raw)[:MAX_NAMED]:
+            self.add(
+                "duplicate_key", "warning",
+                f"{name} gives {clip(key)!r} {len(values)} times; the last one counts, as in transformers",
+                file=name, field=clip(key), count=len(values),
+            )  # fmt: skip
 
     def read_files(self, names: Sequence[str]) -> None:
         """Whole files. A tensor that an earlier file has already is not counted again."""
@@ -127,13 +145,13 @@ class _Reading:
                 self.add(
                     "duplicate_weights", "warning",
                     f"{name} repeats {len(repeated):,} tensors of earlier files; they are counted once",
-                    file=name, count=len(repeated), tensors=sorted(repeated)[:MAX_NAMED],
+                    file=name, count=len(repeated), tensors=clip(sorted(repeated)),
                 )  # fmt: skip
             if len(names) > 1:
                 seen.update(columns.names)
             self.tensors.extend(columns, self.tensors.add_file(name))
         if names and not len(self.tensors):
-            self.add("empty_checkpoint", "error", f"{', '.join(names)}: no tensor in it", files=list(names))
+            self.add("empty_checkpoint", "error", f"{some(names)}: no tensor in it", files=list(names))
 
     def _headers(self, names: Sequence[str]) -> Iterable[tuple[str, Columns]]:
         """The columns of each readable file. Raises the first error where none of several can be read."""
@@ -157,14 +175,15 @@ class _Reading:
 
     def read_indexed(self, index: Index) -> None:
         """The tensors that the index names, each in the shard that it names; a hit elsewhere is none."""
-        missing = [shard for shard in index.shards if not self.store.has(shard)]
+        present = [shard for shard in index.shards if self.store.has(shard)]
+        missing = sorted(index.shards.keys() - set(present))
         absent: list[tuple[str, str]] = []
         unindexed: list[tuple[str, str]] = []
-        for shard, columns in self._headers([shard for shard in index.shards if shard not in missing]):
-            expected, present = index.shards[shard], set(columns.names)
-            if len(expected) != len(present) or not present.issuperset(expected):
-                absent += [(name, shard) for name in expected if name not in present]
-                surplus = present.difference(expected)
+        for shard, columns in self._headers(present):
+            expected, found = index.shards[shard], set(columns.names)
+            if len(expected) != len(found) or not found.issuperset(expected):
+                absent += [(name, shard) for name in expected if name not in found]
+                surplus = found.difference(expected)
                 unindexed += [(name, shard) for name in columns.names if name in surplus]
                 columns = columns.without(surplus)
             self.tensors.extend(columns, self.tensors.add_file(shard))
@@ -182,7 +201,7 @@ class _Reading:
 
     def _note_missing_shards(self, missing: Sequence[str], index: Index | None) -> None:
         tensors = sum(len(index.shards[shard]) for shard in missing) if index else None
-        message = f"{len(missing):,} shards are missing: {_some(missing)}"
+        message = f"{len(missing):,} shards are missing: {some(missing)}"
         where: dict[str, Any] = {
             "missing_files": list(missing[:MAX_NAMED]),
             "num_missing_files": len(missing),
@@ -201,17 +220,17 @@ class _Reading:
             name, shard = absent[0]
             self.add(
                 "index_tensor_missing", "error",
-                f"{index.file} says that {name} is in {shard}, which does not hold it"
+                f"{index.file} says that {clip(name)} is in {shard}, which does not hold it"
                 + (f" ({len(absent):,} such tensors)" if len(absent) > 1 else ""),
-                file=index.file, missing=[list(pair) for pair in absent[:MAX_NAMED]], count=len(absent),
+                file=index.file, missing=[clip(pair) for pair in absent[:MAX_NAMED]], count=len(absent),
             )  # fmt: skip
         if unindexed:
             name, shard = unindexed[0]
             self.add(
                 "unindexed_tensor", "warning",
-                f"{name} lies in {shard}, but {index.file} does not say so; it is not counted"
+                f"{clip(name)} lies in {shard}, but {index.file} does not say so; it is not counted"
                 + (f" ({len(unindexed):,} such tensors)" if len(unindexed) > 1 else ""),
-                file=index.file, unindexed=[list(pair) for pair in unindexed[:MAX_NAMED]],
+                file=index.file, unindexed=[clip(pair) for pair in unindexed[:MAX_NAMED]],
                 count=len(unindexed),
             )  # fmt: skip
 
@@ -224,7 +243,7 @@ class _Reading:
             return
         unread = pickles(self.store.names())
         if unread:
-            message = f"the weights are Python pickles ({_some(unread)}), which ropewalk never opens"
+            message = f"the weights are Python pickles ({some(unread)}), which ropewalk never opens"
             if not self.config:
                 raise CheckpointError(message, code="pickle_only", where={"files": unread[:MAX_NAMED]})
             self.add("pickle_only", "error", message, files=unread[:MAX_NAMED])
@@ -249,13 +268,13 @@ class _Reading:
         if copies:
             self.add(
                 "duplicate_weights", "warning",
-                f"{_some(copies)} repeats the weights and is not counted: huggingface_hub prefers "
+                f"{some(copies)} repeats the weights and is not counted: huggingface_hub prefers "
                 "model.safetensors, vLLM the files of the index",
                 ignored=copies[:MAX_NAMED], files_used=sorted(used)[:MAX_NAMED],
             )  # fmt: skip
         if others:
             self.add(
-                "unindexed_file", "warning", f"{_some(others)} is not part of the checkpoint and not counted",
+                "unindexed_file", "warning", f"{some(others)} is not part of the checkpoint and not counted",
                 ignored=others[:MAX_NAMED],
             )  # fmt: skip
 
@@ -271,8 +290,3 @@ def _collector_paused() -> Iterator[None]:
     finally:
         if was_enabled:
             gc.enable()
-
-
-def _some(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:3])
-    return shown if len(names) <= 3 else f"{shown} and {len(names) - 3:,} more"

@@ -7,9 +7,7 @@ limits: safetensors 0.8.0, ``safetensors/src/tensor.rs`` (``read_metadata``, ``M
 
 from __future__ import annotations
 
-import json
 import sys
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, chain
@@ -18,9 +16,11 @@ from typing import Any
 
 from ropewalk.errors import CheckpointError
 from ropewalk.findings import Finding
-from ropewalk.inspector.jsonfile import parse_object
-from ropewalk.inspector.layout import MAX_NAMED, Range, layout_findings, tensor_bytes
+from ropewalk.inspector.jsonfile import parse_object, repeated_keys
+from ropewalk.inspector.layout import Range, layout_findings, tensor_bytes
+from ropewalk.inspector.lfs import refuse_lfs_pointer
 from ropewalk.inspector.tensors import Columns, Shape
+from ropewalk.inspector.wording import MAX_NAMED, clip
 
 LENGTH_BYTES = 8
 MAX_HEADER_BYTES = 100_000_000  # safetensors 0.8.0, tensor.rs, MAX_HEADER_SIZE
@@ -29,7 +29,6 @@ SNIFF_BYTES = 1024  # enough for a whole Git LFS pointer
 _INT64_MAX = 2**63 - 1
 _UNSIZED = 2**64  # larger than any file, so that it never passes for a size
 _FIELDS = itemgetter("dtype", "shape", "data_offsets")
-_LFS_LINE = b"version https://git-lfs.github.com/spec/v1"
 _OTHER_FORMATS = (
     (b"GGUF", "a GGUF file"),
     (b"PK\x03\x04", "a zip archive (PyTorch's pickle format)"),
@@ -79,21 +78,6 @@ def header_length(start: bytes, *, file: str, file_bytes: int) -> int:
             where={"file": file, "declared": declared, "available": available},
         )
     return declared
-
-
-def refuse_lfs_pointer(start: bytes, *, file: str, file_bytes: int) -> None:
-    """Raise ``lfs_pointer`` where the file is the stub that Git LFS leaves in a plain clone."""
-    if not start.startswith(_LFS_LINE):
-        return
-    size = next((line[5:] for line in start.split(b"\n") if line.startswith(b"size ")), b"")
-    declared = int(size) if size.isdigit() and len(size) < 20 else None
-    raise CheckpointError(
-        f"{file} is a Git LFS pointer of {file_bytes} bytes, not the weights"
-        + (f" ({declared:,} bytes)" if declared is not None else "")
-        + ": run `git lfs pull`, or download it again with `hf download`",
-        code="lfs_pointer",
-        where={"file": file, "declared_size_bytes": declared, "actual_size_bytes": file_bytes},
-    )
 
 
 def _refuse_other_formats(start: bytes, *, file: str, file_bytes: int) -> None:
@@ -183,9 +167,9 @@ def _malformed(entries: dict[str, Any], *, file: str) -> CheckpointError:
     """Names the first entry that is not ``{"dtype": str, "shape": [int], "data_offsets": [int, int]}``."""
     name, entry = next(((name, entry) for name, entry in entries.items() if not _is_sound(entry)), ("", None))
     return CheckpointError(
-        f"{file}: the header entry of {name!r} is not a dtype, a shape and two data_offsets",
+        f"{file}: the header entry of {clip(name)!r} is not a dtype, a shape and two data_offsets",
         code="header_malformed",
-        where={"file": file, "tensor": name, "entry": repr(entry)[:200]},
+        where={"file": file, "tensor": clip(name), "entry": repr(clip(entry))[:200]},
     )
 
 
@@ -211,31 +195,23 @@ def _count_keys(entries: dict[str, dict[str, Any]], metadata: Any) -> int:
 
 def _duplicate_findings(raw: bytes, *, file: str) -> list[Finding]:
     """Names given twice, which a dict has lost."""
-    twice: list[tuple[str, list[Any]]] = []
-
-    def collect(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        merged = dict(pairs)
-        if len(merged) < len(pairs):
-            counts = Counter(name for name, _ in pairs)
-            twice.extend(
-                (name, [value for other, value in pairs if other == name])
-                for name, count in counts.items()
-                if count > 1
-            )
-        return merged
-
-    json.loads(raw, object_pairs_hook=collect)
+    twice = repeated_keys(raw)
     if not twice:
         return []
     name, values = twice[0]
-    shapes = [value.get("shape") if isinstance(value, dict) else None for value in values]
+    shapes = [clip(value.get("shape")) if isinstance(value, dict) else None for value in values[:MAX_NAMED]]
     return [
         Finding(
             "duplicate_tensor_name",
             "error",
-            f"{file}: the header names {name!r} {len(values)} times, with the shapes {shapes}; readers keep "
-            "one of them without a word",
-            {"file": file, "name": name, "shapes": shapes, "names": [name for name, _ in twice[:MAX_NAMED]]},
+            f"{file}: the header names {clip(name)!r} {len(values)} times, with the shapes {shapes}; readers "
+            "keep one of them without a word",
+            {
+                "file": file,
+                "name": clip(name),
+                "shapes": shapes,
+                "names": [clip(key) for key, _ in twice[:MAX_NAMED]],
+            },
         )
     ]
 
@@ -249,7 +225,7 @@ def _metadata_findings(metadata: Any, *, file: str) -> list[Finding]:
         wrong = {key: type(value).__name__ for key, value in metadata.items() if not isinstance(value, str)}
     if not wrong:
         return []
-    key, kind = next(iter(wrong.items()))
+    key, kind = next((clip(key), kind) for key, kind in wrong.items())
     return [
         Finding(
             "metadata_not_string",

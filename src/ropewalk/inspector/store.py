@@ -15,6 +15,7 @@ from ropewalk.errors import CheckpointError, CheckpointMissingError
 from ropewalk.inspector.cursor import Cursor
 from ropewalk.inspector.jsonfile import check_size
 from ropewalk.inspector.safetensors import LENGTH_BYTES, SNIFF_BYTES, header_length
+from ropewalk.inspector.wording import clip
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +71,14 @@ class FolderStore:
         """The names of the folder's entries; subfolders are not entered."""
         if self._names is None:
             try:
-                self._names = sorted(os.listdir(self.folder))
+                self._names = sorted(filter(is_text, os.listdir(self.folder)))
             except OSError as error:
                 raise unreadable(self.folder, error) from error
         return self._names
 
     def has(self, name: str) -> bool:
         """Whether the folder holds something of this name."""
-        return os.path.lexists(os.path.join(self.folder, name))
+        return os.path.exists(os.path.join(self.folder, name))
 
     def read(self, name: str) -> bytes:
         """A whole small file."""
@@ -152,6 +153,11 @@ def confine(folder: Path, name: str) -> str:
     return path
 
 
+def is_text(name: str) -> bool:
+    """Whether a file name is UTF-8. Others can be in no index and could not be printed."""
+    return name.isascii() or not any("\ud800" <= character <= "\udfff" for character in name)
+
+
 def is_plain(name: str) -> bool:
     """Whether a file name from an index stays below its folder, as a path of any operating system."""
     parts = name.replace("\\", "/").split("/")
@@ -160,7 +166,7 @@ def is_plain(name: str) -> bool:
 
 def _unsafe(name: str, reason: str) -> CheckpointError:
     return CheckpointError(
-        f"the file name {name!r} is refused: {reason}",
+        f"the file name {clip(name)!r} is refused: {reason}",
         code="unsafe_path",
-        where={"file": name, "reason": reason},
+        where={"file": clip(name), "reason": reason},
     )

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from ropewalk.errors import CheckpointError, CheckpointMissingError
 
 GGUF_MAGIC = b"GGUF"
+PICKLE_SUFFIXES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 _SHARD = re.compile(r"(.+)-(\d{5})-of-(\d{5})\.safetensors")
 _PART = re.compile(r"(.+)-(\d{5})-of-(\d{5})\.gguf")  # llama.cpp, llama_split_path
 _PICKLE = re.compile(r"(?:pytorch_model|consolidated|model|adapter_model|tf_model).*\.(?:bin|pt|pth|ckpt)")
@@ -53,7 +54,7 @@ def pickles(names: Sequence[str]) -> list[str]:
 def part_names(name: str) -> list[str]:
     """The names of all parts of a split GGUF file; of an unsplit one its own."""
     match = _PART.fullmatch(name)
-    if match is None:
+    if match is None or not 1 <= int(match[2]) <= int(match[3]):
         return [name]
     return [f"{match[1]}-{part:05d}-of-{match[3]}.gguf" for part in range(1, int(match[3]) + 1)]
 
@@ -80,6 +81,12 @@ def choose_gguf(names: Sequence[str], *, source: str, wanted: str | None = None)
             code="ambiguous_checkpoint", where={"file": source, "choices": choices[:100]},
         )  # fmt: skip
     return choices[0]
+
+
+def part_of(name: str) -> tuple[int, int]:
+    """The number of a shard and of how many it is one, by its name; 1 of 1 for others."""
+    match = _SHARD.fullmatch(name)
+    return (int(match[2]), int(match[3])) if match else (1, 1)
 
 
 def is_copy(name: str) -> bool:
