@@ -195,7 +195,8 @@ def _checked(value: Any, name: str, detail: str) -> Any:
     if name == "dtype" and isinstance(value, str):
         return value.removeprefix("torch.")
     if isinstance(value, list) and name != "num_hidden_layers":
-        return require_counts(value, field_name=detail, file=FILE)
+        counts = require_counts(value, field_name=detail, file=FILE)
+        return counts[0] if len(set(counts)) == 1 else counts
     if name == "sliding_window" and value == -1:
         return None  # written so where there is none
     limit = MAX_LAYERS if name == "num_hidden_layers" else 2**40

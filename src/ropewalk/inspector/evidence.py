@@ -10,6 +10,13 @@ from ropewalk.inspector.names import Row
 from ropewalk.inspector.packing import PackingHint, Weight, unpack
 from ropewalk.inspector.roles import part_of, role_of
 
+# The tensors whose shapes show the heads of a block, by role, the plainest first.
+SHOWN_BY: dict[str, tuple[str, ...]] = {
+    "num_attention_heads": ("q", "o", "qkv"),
+    "num_key_value_heads": ("k", "qkv"),
+    "head_dim": ("k_norm", "k", "qkv"),
+    "v_head_dim": ("v", "qkv"),
+}
 Mixer = Literal["attention", "latent", "recurrent", "hybrid", "cross", "queries", "none"]
 
 
@@ -71,6 +78,15 @@ class BlockEvidence:
         if "conv" in self.roles or "a_log" in self.roles:
             return True
         return any(part_of(weight.name) == "recurrent" and "time_" in weight.name for weight in self.weights)
+
+
+def shown_by(evidence: Mapping[int, BlockEvidence], prefix: str, *roles: str) -> str | None:
+    """Full name of the first tensor that has one of these roles, the first role preferred."""
+    for role in roles:
+        for index, block in evidence.items():
+            if role in block.roles:
+                return f"{prefix}{index}.{block.roles[role].name}"
+    return None
 
 
 def block_evidence(rows: Sequence[Row], hint: PackingHint) -> BlockEvidence:

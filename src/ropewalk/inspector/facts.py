@@ -6,16 +6,36 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ropewalk.inspector.evidence import BlockEvidence
-from ropewalk.inspector.hold import block_widths
+from ropewalk.inspector.evidence import SHOWN_BY, BlockEvidence, shown_by
+from ropewalk.inspector.families import family_of
+from ropewalk.inspector.heads import stated_heads
 from ropewalk.inspector.layers import Layer
 from ropewalk.inspector.parameters import Parameters
 from ropewalk.inspector.places import Places
 from ropewalk.inspector.records import Checkpoint, Fact, Source
 from ropewalk.inspector.settings import Settings
+from ropewalk.inspector.shown import Shown
 
 _UNKNOWN = Fact(None, "derived", "not stated")
 _ATTENDING = ("full", "sliding", "chunked")
+# Fields that the shapes of the blocks show.
+_SHOWN = (
+    "intermediate_size", "moe_intermediate_size", "num_experts", "kv_lora_rank", "q_lora_rank",
+    "qk_nope_head_dim", "qk_rope_head_dim",
+)  # fmt: skip
+_FIELDS = {
+    "num_attention_heads": "num_attention_heads",
+    "num_key_value_heads": "num_key_value_heads",
+    "head_dim": "head_dim_k",
+    "v_head_dim": "head_dim_v",
+}
+# What is taken where nothing is stated and no tensor shows it.
+_ASSUMED: dict[str, tuple[Source, str]] = {
+    "num_attention_heads": ("derived", "the layers"),
+    "num_key_value_heads": ("derived", "as many as query heads, where none are stated"),
+    "head_dim": ("assumed", "hidden_size / num_attention_heads"),
+    "v_head_dim": ("derived", "as wide as the keys"),
+}
 # Facts that the settings state and nothing else shows.
 _STATED = (
     "max_position_embeddings", "sliding_window", "attention_chunk_size", "num_experts_per_tok",
@@ -56,24 +76,26 @@ def stated_facts(settings: Settings) -> dict[str, Fact]:
     return facts
 
 
-def head_facts(settings: Settings, layers: Sequence[Layer], *, has_tensors: bool) -> dict[str, Fact]:
+def head_facts(
+    settings: Settings,
+    layers: Sequence[Layer],
+    evidence: Mapping[int, BlockEvidence],
+    shown: Mapping[str, Shown],
+    *,
+    prefix: str,
+) -> dict[str, Fact]:
     """Heads of the attention layers.
 
     Where layers differ a stated value that some layer has is kept, else the most frequent one.
     """
     attending = [layer.heads for layer in layers if layer.kind in _ATTENDING]
     facts: dict[str, Fact] = {}
-    for name, values in (
-        ("num_attention_heads", [heads.num_attention_heads for heads in attending]),
-        ("num_key_value_heads", [heads.num_key_value_heads for heads in attending]),
-        ("head_dim", [heads.head_dim_k for heads in attending]),
-        ("v_head_dim", [heads.head_dim_v for heads in attending]),
-    ):
-        facts[name] = _common(settings, name, values, has_tensors)
-    latent = [layer.heads for layer in layers if layer.kind == "latent"]
-    if latent and not attending:
-        facts |= _latent_head_facts(settings, latent[0].num_attention_heads, latent[0].head_dim_k)
-    if not attending and not latent and any(layer.kind == "recurrent" for layer in layers):
+    for name, roles in SHOWN_BY.items():
+        values = [getattr(heads, _FIELDS[name]) for heads in attending]
+        facts[name] = _head_fact(settings, name, values, shown_by(evidence, prefix, *roles))
+    if not attending and any(layer.kind == "latent" for layer in layers):
+        facts |= _latent_head_facts(settings, layers, shown)
+    elif not attending and any(layer.kind == "recurrent" for layer in layers):
         none = Fact(0, "derived", "no attention layers")
         facts |= {"num_attention_heads": none, "num_key_value_heads": none, "head_dim": _UNKNOWN}
     queries, keys = facts["num_attention_heads"].value, facts["num_key_value_heads"].value
@@ -82,72 +104,71 @@ def head_facts(settings: Settings, layers: Sequence[Layer], *, has_tensors: bool
     return facts
 
 
-def _common(settings: Settings, name: str, values: list[int | None], has_tensors: bool) -> Fact:
-    known = [value for value in values if value is not None]
+def _head_fact(settings: Settings, name: str, values: list[int | None], tensor: str | None) -> Fact:
+    known = [value for value in values if value is not None] or _encoder_values(settings, name)
     stated = settings.fact(name)
     if not known:
         return stated if stated is not None and not isinstance(stated.value, list) else _UNKNOWN
-    if stated is not None and isinstance(stated.value, int) and stated.value in known:
-        return Fact(stated.value, "tensor", "projection shapes") if has_tensors else stated
     value = Counter(known).most_common(1)[0][0]
-    if has_tensors:
-        return Fact(value, "tensor", "projection shapes")
+    if stated is not None and isinstance(stated.value, int) and stated.value in known:
+        value = stated.value
+    if tensor is not None:
+        return Fact(value, "tensor", tensor)
     if stated is not None and stated.value is not None:
         return Fact(value, stated.source, stated.detail)
-    rule: tuple[Source, str] = ("derived", "as many as query heads, where none are stated")
-    if name == "head_dim":
-        rule = ("assumed", "hidden_size / num_attention_heads")
-    elif name == "v_head_dim":
-        rule = ("derived", "as wide as the keys")
-    return Fact(value, *rule)
+    return Fact(value, *_ASSUMED[name])
 
 
-def _latent_head_facts(settings: Settings, queries: int | None, row: int | None) -> dict[str, Fact]:
-    """Latent attention: heads as after up-projection; the cache holds one row for all of them."""
-    nope, rope = settings.integer("qk_nope_head_dim"), settings.integer("qk_rope_head_dim")
-    keys = settings.integer("num_key_value_heads")
-    size = Fact(nope + rope, "derived", "qk_nope_head_dim + qk_rope_head_dim") if nope and rope else None
-    return {
-        "num_attention_heads": Fact(queries, settings.source, "num_attention_heads"),
-        "num_key_value_heads": Fact(
-            queries if settings.source == "gguf" else keys or queries,
-            settings.source,
-            "num_key_value_heads, after up-projection",
-        ),
-        "head_dim": size or Fact(row, "derived", "one row per token"),
-        "v_head_dim": settings.fact("v_head_dim") or _UNKNOWN,
-    }  # fmt: skip
+def _encoder_values(settings: Settings, name: str) -> list[int]:
+    """Heads of a model whose layers keep nothing, so that no layer record has them."""
+    value = getattr(stated_heads(settings, 0, "none"), _FIELDS[name])
+    return [value] if isinstance(value, int) and family_of(settings.model_type).encoder_only else []
 
 
-def width_facts(
-    settings: Settings, evidence: Mapping[int, BlockEvidence], hidden_size: int | None
+def _latent_head_facts(
+    settings: Settings, layers: Sequence[Layer], shown: Mapping[str, Shown]
 ) -> dict[str, Fact]:
-    """Feed-forward widths, experts and ranks: the stated value where a layer shows it, else what is shown."""
-    shown: dict[str, list[int]] = {}
-    for block in {id(block): block for block in evidence.values()}.values():
-        for name, value in block_widths(block, hidden_size).items():
-            shown.setdefault(name, []).append(value)
-    facts: dict[str, Fact] = {}
-    names = ("intermediate_size", "moe_intermediate_size", "num_experts", "kv_lora_rank", "q_lora_rank",
-             "qk_nope_head_dim", "qk_rope_head_dim")  # fmt: skip
-    for name in names:
-        stated, proven = settings.fact(name), shown.get(name)
-        if not proven:
-            facts[name] = _absent_in_tensors(name, stated, evidence) or stated or _UNKNOWN
-        elif stated is not None and stated.value in proven:
-            facts[name] = Fact(stated.value, "tensor", "weight shapes")
-        elif stated is not None and stated.value is not None and name == "intermediate_size":
-            facts[name] = stated
-        else:
-            facts[name] = Fact(proven[0], "tensor", "weight shapes")
+    """Latent attention: heads as after up-projection; the cache holds one row for all of them."""
+    first = next(layer.heads for layer in layers if layer.kind == "latent")
+    stated_keys = settings.integer("num_key_value_heads") if settings.format != "gguf" else None
+    nope, rope = (
+        shown[name].usual if name in shown else settings.integer(name)
+        for name in ("qk_nope_head_dim", "qk_rope_head_dim")
+    )
+    if nope is not None and rope is not None:
+        size = Fact(nope + rope, "derived", "qk_nope_head_dim + qk_rope_head_dim")
+    else:
+        size = settings.fact("head_dim") or Fact(first.head_dim_k, "derived", "one row per token")
+    queries = shown_or_stated(settings, shown, "num_attention_heads")
+    detail = "keys and values of each head are made from one cached row"
+    return {
+        "num_attention_heads": queries,
+        "num_key_value_heads": Fact(stated_keys or queries.value, queries.source, detail),
+        "head_dim": size,
+        "v_head_dim": shown_or_stated(settings, shown, "v_head_dim"),
+    }
+
+
+def shown_facts(settings: Settings, shown: Mapping[str, Shown], *, has_tensors: bool) -> dict[str, Fact]:
+    """Feed-forward widths, experts and ranks."""
+    facts = {name: shown_or_stated(settings, shown, name) for name in _SHOWN}
+    rank = facts["q_lora_rank"]
+    if has_tensors and "q_lora_rank" not in shown and rank.value is not None:
+        facts["q_lora_rank"] = Fact(None, "tensor", "the query projection is one matrix")
     return facts
 
 
-def _absent_in_tensors(name: str, stated: Fact | None, evidence: Mapping[int, BlockEvidence]) -> Fact | None:
-    """A default of the class for a part that the tensors show not to be there."""
-    if evidence and name == "q_lora_rank" and stated is not None and stated.source == "default":
-        return Fact(None, "tensor", "the query projection is one matrix")
-    return None
+def shown_or_stated(settings: Settings, shown: Mapping[str, Shown], name: str) -> Fact:
+    """The stated value where a layer shows it, else what most layers show, else the stated value.
+
+    A dense width beside experts of another is kept as stated: it is no layer's, and no engine uses it.
+    """
+    stated, item = settings.fact(name), shown.get(name)
+    if item is None:
+        return stated or _UNKNOWN
+    if stated is not None and stated.value in item.values.values():
+        return Fact(stated.value, "tensor", item.tensor)
+    return Fact(item.usual, "tensor", item.tensor)
 
 
 def count_facts(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from ropewalk.inspector.evidence import BlockEvidence
@@ -112,3 +112,64 @@ def _query_heads(evidence: BlockEvidence, stated: Heads, size: int, hidden_size:
     if inputs and inputs % value_size == 0:
         return inputs // value_size
     return stated.num_attention_heads
+
+
+@dataclass(frozen=True, slots=True)
+class LatentSizes:
+    """Sizes of latent attention: ranks of what is cached, heads as they are after up-projection."""
+
+    kv_lora_rank: int | None = None
+    qk_rope_head_dim: int | None = None
+    qk_nope_head_dim: int | None = None
+    v_head_dim: int | None = None
+    num_attention_heads: int | None = None
+
+    @property
+    def row(self) -> int | None:
+        """Numbers cached per token: the latent and the rotated part of the key."""
+        if self.kv_lora_rank is None or self.qk_rope_head_dim is None:
+            return None
+        return self.kv_lora_rank + self.qk_rope_head_dim
+
+
+def stated_latent(settings: Settings) -> LatentSizes:
+    """What the settings say about latent attention."""
+    return LatentSizes(**{item.name: settings.integer(item.name) for item in fields(LatentSizes)})
+
+
+def prove_latent(evidence: BlockEvidence, stated: LatentSizes, hidden_size: int | None) -> LatentSizes:
+    """The sizes that the tensors of a block fix; those that they leave open as stated.
+
+    With H heads, q_b has H (nope + rope) rows, kv_b H (nope + v), and the output projection H v columns;
+    GGUF files store the two halves of kv_b apart, one matrix per head.
+    """
+    row, rank = evidence.out("kv_a", hidden_size), evidence.width("kv_a_norm")
+    rank = rank or stated.kv_lora_rank
+    rope = row - rank if row and rank and row > rank else stated.qk_rope_head_dim
+    proven = replace(stated, kv_lora_rank=rank, qk_rope_head_dim=rope)
+    keys, values = evidence.roles.get("k_b"), evidence.roles.get("v_b")
+    if keys is not None and values is not None and len(keys.shape) == len(values.shape) == 3:
+        return replace(
+            proven,
+            num_attention_heads=keys.shape[0],
+            qk_nope_head_dim=keys.shape[2],
+            v_head_dim=values.shape[1],
+        )
+    queries, both = _rows(evidence, "q_b", "q"), _rows(evidence, "kv_b")
+    outputs = evidence.inputs("o", hidden_size)
+    if not (queries and both and outputs and rope) or (queries - both + outputs) % rope:
+        return proven
+    heads = (queries - both + outputs) // rope
+    if heads < 1 or (both - outputs) % heads or outputs % heads:
+        return proven
+    return replace(
+        proven,
+        num_attention_heads=heads,
+        qk_nope_head_dim=(both - outputs) // heads,
+        v_head_dim=outputs // heads,
+    )
+
+
+def _rows(evidence: BlockEvidence, *roles: str) -> int | None:
+    weight = next((evidence.roles[role] for role in roles if role in evidence.roles), None)
+    return weight.shape[0] if weight is not None and len(weight.shape) == 2 else None

@@ -8,21 +8,15 @@ from typing import Any
 
 from ropewalk.findings import Finding, Severity
 from ropewalk.inspector.class_defaults import SOURCE
-from ropewalk.inspector.evidence import BlockEvidence
+from ropewalk.inspector.evidence import SHOWN_BY, BlockEvidence
 from ropewalk.inspector.heads import Heads, stated_heads
 from ropewalk.inspector.layers import Layer
 from ropewalk.inspector.patterns import LayerWord
 from ropewalk.inspector.records import Fact
 from ropewalk.inspector.settings import Settings
+from ropewalk.inspector.shown import Shown
 
 _PAD_ROWS = 1024  # vocabularies are padded to multiples of up to this many rows
-# The tensor whose shape shows a field, by role.
-_SHOWN_BY = {
-    "num_attention_heads": ("q", "o", "qkv"),
-    "num_key_value_heads": ("k", "qkv"),
-    "head_dim_k": ("k_norm", "k", "q_norm", "q"),
-    "head_dim_v": ("v", "o"),
-}
 _NAMES = {"head_dim_k": "head_dim", "head_dim_v": "v_head_dim"}
 
 
@@ -86,7 +80,7 @@ def hold_heads(
             _NAMES.get(name, name),
             said,
             proven,
-            _tensor(evidence[where[0]], name, prefix, where[0]),
+            _tensor(evidence[where[0]], _NAMES.get(name, name), prefix, where[0]),
             len(where),
         )
         for (name, said, proven), where in found.items()
@@ -94,60 +88,32 @@ def hold_heads(
 
 
 def _tensor(block: BlockEvidence, name: str, prefix: str, index: int) -> str:
-    weight = next((block.roles[role] for role in _SHOWN_BY[name] if role in block.roles), None)
+    weight = next((block.roles[role] for role in SHOWN_BY[name] if role in block.roles), None)
     return f"{prefix}{index}.{weight.name if weight else ''}"
 
 
-def hold_widths(
-    settings: Settings, evidence: Mapping[int, BlockEvidence], *, prefix: str, hidden_size: int | None
-) -> list[Disagreement]:
-    """Feed-forward widths, numbers of experts, ranks of latent attention, where the tensors show them.
+def hold_shown(settings: Settings, shown: Mapping[str, Shown]) -> list[Disagreement]:
+    """Widths, numbers of experts and sizes of latent attention.
 
-    Layers may differ in width: a stated one that some layer has is right.
+    Layers may differ: a stated value that some layer shows is right. Many mixtures of experts call the
+    width of an expert ``intermediate_size``, others state there a dense width that no layer has.
     """
     found: list[Disagreement] = []
-    shown_widths = _widths(evidence, hidden_size)
-    if settings.value("moe_intermediate_size") is None:  # many call the width of the experts so
-        for index, width in shown_widths.get("moe_intermediate_size", {}).items():
-            shown_widths.setdefault("intermediate_size", {}).setdefault(index, width)
-    for name, shown in shown_widths.items():
+    for name, item in _by_stated_names(settings, shown).items():
         stated = settings.value(name)
         said = stated if isinstance(stated, list) else [stated]
-        if stated is None or not shown or set(shown.values()) & set(said):
-            continue
-        index, proven = next(iter(shown.items()))
-        found.append(Disagreement(name, stated, proven, f"{prefix}{index}", len(shown)))
+        if stated is not None and not set(item.values.values()) & set(said):
+            found.append(Disagreement(name, stated, item.usual, item.tensor, len(item.values)))
     return found
 
 
-def _widths(evidence: Mapping[int, BlockEvidence], hidden_size: int | None) -> dict[str, dict[int, int]]:
-    shown: dict[str, dict[int, int]] = {}
-    for index, block in evidence.items():
-        for name, value in block_widths(block, hidden_size).items():
-            shown.setdefault(name, {})[index] = value
-    return shown
-
-
-def block_widths(block: BlockEvidence, hidden_size: int | None) -> dict[str, int]:
-    """Widths that one block shows, by the field that states them."""
-    shown: dict[str, int] = {}
-    dense = block.inputs("down", hidden_size)
-    if dense:
-        shown["intermediate_size"] = dense
-    for role in ("expert_down", "down"):
-        weight = block.roles.get(role)
-        stacked = weight is not None and len(weight.shape) == 3
-        if weight is None or not (stacked or role == "expert_down"):
-            continue
-        sides = weight.shape[-2:]
-        width = sides[0] if sides[1] == hidden_size and sides[0] != hidden_size else sides[-1]
-        shown["moe_intermediate_size"] = width
-        shown["num_experts"] = weight.shape[0] if stacked else weight.count
-    for name, role in (("kv_lora_rank", "kv_a_norm"), ("q_lora_rank", "q_a_norm")):
-        width_of = block.width(role)
-        if width_of:
-            shown[name] = width_of
-    return shown
+def _by_stated_names(settings: Settings, shown: Mapping[str, Shown]) -> dict[str, Shown]:
+    experts = shown.get("moe_intermediate_size")
+    if experts is None or settings.value("moe_intermediate_size") is not None:
+        return dict(shown)
+    dense = shown.get("intermediate_size", experts)
+    both = Shown({**experts.values, **dense.values}, dense.tensor)
+    return {**shown, "intermediate_size": both}
 
 
 def hold_vocabulary(stated: Fact | None, rows: int | None, tensor: str) -> tuple[Fact | None, list[Finding]]:
@@ -166,7 +132,8 @@ def hold_vocabulary(stated: Fact | None, rows: int | None, tensor: str) -> tuple
         )
         return stated, [Finding("vocabulary_padded", "info", message, where)]
     message = f"{stated.detail} is {stated.value}, but {tensor} has {rows} rows; {rows} is used"
-    return proven, [Finding("config_tensor_mismatch", "error", message, where)]
+    is_tokenizer = stated.detail == "tokenizer.ggml.tokens"  # not the model's own word about itself
+    return proven, [Finding("config_tensor_mismatch", "warning" if is_tokenizer else "error", message, where)]
 
 
 def is_incomplete(findings: Iterable[Finding]) -> bool:

@@ -17,16 +17,16 @@ from ropewalk.inspector.facts import (
     dtype_fact,
     head_facts,
     identity_facts,
+    shown_facts,
     stated_facts,
     tokenizer_limit,
-    width_facts,
 )
 from ropewalk.inspector.gguf_config import read_gguf
 from ropewalk.inspector.hold import (
     Disagreement,
     hold_heads,
+    hold_shown,
     hold_vocabulary,
-    hold_widths,
     is_incomplete,
     mismatch,
 )
@@ -50,6 +50,7 @@ from ropewalk.inspector.records import (
     LayerGroup,
 )
 from ropewalk.inspector.settings import Settings
+from ropewalk.inspector.shown import Shown, shown_fields
 from ropewalk.inspector.tied import tied_embeddings
 from ropewalk.inspector.weight_bytes import weight_bytes
 
@@ -72,7 +73,7 @@ class _Derivation:
     """The steps from settings and names to an inspection, each reading what the earlier ones found."""
 
     def __init__(self, checkpoint: Checkpoint, settings: Settings, names: Names, kind: Kind) -> None:
-        self.checkpoint, self.settings, self.kind = checkpoint, settings, kind
+        self.checkpoint, self.settings, self.names, self.kind = checkpoint, settings, names, kind
         self.findings = list(checkpoint.findings)
         self.incomplete = is_incomplete(checkpoint.findings)
         self.facts: dict[str, Fact] = identity_facts(settings)
@@ -91,9 +92,10 @@ class _Derivation:
             self.settings, self.evidence, num_layers=num_layers, positions=positions.value, hidden_size=hidden
         )
         self.facts |= stated_facts(self.settings)
-        self.facts |= width_facts(self.settings, self.evidence, hidden)
-        self.facts |= head_facts(self.settings, layers, has_tensors=bool(self.evidence))
-        self._hold(layers, hidden)
+        shown = shown_fields(self.evidence, hidden_size=hidden, prefix=self.places.prefix)
+        self.facts |= shown_facts(self.settings, shown, has_tensors=bool(self.evidence))
+        self.facts |= head_facts(self.settings, layers, self.evidence, shown, prefix=self.places.prefix)
+        self._hold(layers, shown)
         parameters = self._parameters()
         self._positions(positions, layers)
         self.facts["quantization"] = self.quantization
@@ -102,7 +104,9 @@ class _Derivation:
         self.facts |= count_facts(self.settings, parameters, self.facts["num_experts"].value)
         self.facts["tokenizer_limit"] = tokenizer_limit(self.checkpoint)
         return Inspection(
-            checkpoint=_summary(self.checkpoint, self.kind, parameters.total if parameters else None),
+            checkpoint=_summary(
+                self.checkpoint, self.names, self.kind, parameters.total if parameters else None
+            ),
             facts=self.facts,
             layers=self._groups(layers),
             block=typical_block(self.evidence),
@@ -170,11 +174,10 @@ class _Derivation:
             self.findings.append(mismatch(self.settings, Disagreement("hidden_size", said, proven, name, 1)))
         return proven
 
-    def _hold(self, layers: list[Layer], hidden: int | None) -> None:
+    def _hold(self, layers: list[Layer], shown: Mapping[str, Shown]) -> None:
         words = layer_words(self.settings, len(layers)) or ["full"] * len(layers)
-        prefix = self.places.prefix
-        found = hold_heads(self.settings, words, layers, self.evidence, prefix=prefix)
-        found += hold_widths(self.settings, self.evidence, prefix=prefix, hidden_size=hidden)
+        found = hold_heads(self.settings, words, layers, self.evidence, prefix=self.places.prefix)
+        found += hold_shown(self.settings, shown)
         self.findings += [mismatch(self.settings, item) for item in found]
         table = next((w for w in unpack(self.places.embedding, self.hint) if len(w.shape) == 2), None)
         rows = table.shape[0] if table else None
@@ -236,7 +239,7 @@ def _inspect_part(checkpoint: Checkpoint, settings: Settings, names: Names, kind
     total = sum(known) if known and len(known) == len(counts) else None
     places = Places(other=[row for rows in [*blocks, names.loose] for row in rows])
     return Inspection(
-        checkpoint=_summary(checkpoint, kind, total),
+        checkpoint=_summary(checkpoint, names, kind, total),
         facts=facts,
         layers=(),
         block=None,
@@ -245,21 +248,22 @@ def _inspect_part(checkpoint: Checkpoint, settings: Settings, names: Names, kind
     )
 
 
-def _summary(checkpoint: Checkpoint, kind: Kind, parameters: int | None) -> CheckpointSummary:
-    table = checkpoint.tensors
-    counts: Counter[str] = Counter(table.dtypes)
+def _summary(checkpoint: Checkpoint, names: Names, kind: Kind, parameters: int | None) -> CheckpointSummary:
+    counts: Counter[str] = Counter()
     sizes: Counter[str] = Counter()
-    shapes: Counter[tuple[int, ...]] = Counter(table.shapes)
-    for dtype, nbytes in zip(table.dtypes, table.nbytes, strict=True):
-        sizes[dtype] += nbytes
+    elements = 0
+    for row in names.rows():
+        counts[row.dtype] += row.count
+        sizes[row.dtype] += row.nbytes
+        elements += row.count * prod(row.shape)
     return CheckpointSummary(
         source=checkpoint.source,
         kind=kind,
         format=checkpoint.format,
         files=checkpoint.files,
-        num_tensors=len(table),
-        tensor_bytes=table.total_bytes,
-        stored_elements=sum(prod(shape) * count for shape, count in shapes.items()),
+        num_tensors=len(checkpoint.tensors),
+        tensor_bytes=sum(sizes.values()),
+        stored_elements=elements,
         parameters=parameters,
         dtypes={dtype: DtypeTotal(counts[dtype], sizes[dtype]) for dtype in sorted(counts)},
     )

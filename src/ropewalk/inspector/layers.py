@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from ropewalk.inspector.evidence import BlockEvidence
 from ropewalk.inspector.families import family_of
-from ropewalk.inspector.heads import Heads, prove_heads, stated_heads
+from ropewalk.inspector.heads import Heads, prove_heads, prove_latent, stated_heads, stated_latent
 from ropewalk.inspector.patterns import LayerWord, layer_words, rotary_flags, shared_flags, window_of
 from ropewalk.inspector.records import LayerGroup, LayerKind, StateTensor
 from ropewalk.inspector.settings import Settings
@@ -81,7 +81,7 @@ def _layer(
     if word == "cross":
         return Layer("cross", _prove(block, heads, hidden_size, cross=True))
     if _is_latent(settings, mixer):
-        return _latent(settings, index, heads)
+        return _latent(settings, index, block, hidden_size)
     if settings.raw("compress_ratios") is not None:
         return _compressed(settings, index, heads)
     state = recurrent_state(settings, block) if word == "hybrid" else ()
@@ -118,14 +118,12 @@ def _is_materialised(settings: Settings) -> bool:
     return settings.format == "gguf" and not settings.raw("attention.key_length_mla")
 
 
-def _latent(settings: Settings, index: int, heads: Heads) -> Layer:
-    rank, rope = settings.integer("kv_lora_rank"), settings.integer("qk_rope_head_dim")
-    row = rank + rope if rank and rope is not None else None
-    return Layer(
-        "latent",
-        Heads(heads.num_attention_heads, 1, row, 0),
-        indexer_head_dim=_indexer(settings, index, None),
-    )
+def _latent(settings: Settings, index: int, block: BlockEvidence | None, hidden_size: int | None) -> Layer:
+    sizes = stated_latent(settings)
+    if block is not None:
+        sizes = prove_latent(block, sizes, hidden_size)
+    heads = Heads(sizes.num_attention_heads, 1, sizes.row, 0)
+    return Layer("latent", heads, indexer_head_dim=_indexer(settings, index, block))
 
 
 def _compressed(settings: Settings, index: int, heads: Heads) -> Layer:

@@ -17,7 +17,8 @@ Words = list[LayerWord]
 # Words of layer_types, layers_block_type and block_types, and the letters of hybrid_override_pattern.
 _WORDS: dict[str, LayerWord] = {
     "full_attention": "full", "attention": "full", "global": "full", "global_attention": "full",
-    "*": "full", "G": "full",
+    "*": "full", "G": "full", "indexed_attention": "full", "deepseek_sparse_attention": "full",
+    "compressed_sparse_attention": "full", "heavily_compressed_attention": "full",
     "sliding_attention": "sliding", "local": "sliding", "local_attention": "sliding", "L": "sliding",
     "chunked_attention": "chunked",
     "linear_attention": "recurrent", "mamba": "recurrent", "mamba2": "recurrent", "conv": "recurrent",
@@ -87,7 +88,10 @@ def _listed(settings: Settings, num_layers: int) -> Words | None:
         stated = settings.raw(key)
         if stated and isinstance(stated, list | str):
             words = [_WORDS.get(str(word), "full") for word in stated]
-            return _repeat(words, num_layers, cyclic=key == "block_types")
+            if key == "block_types":  # RecurrentGemma: repeated, and its attention is local
+                local: Words = ["sliding" if word == "full" else word for word in words]
+                return _repeat(local, num_layers, cyclic=True)
+            return _repeat(words, num_layers, cyclic=False)
     for key, (one, zero) in _FLAGS.items():
         stated = settings.raw(key)
         if isinstance(stated, list) and len(stated) >= num_layers:
@@ -176,7 +180,7 @@ def _windows(settings: Settings, num_layers: int) -> Words | None:
         first = settings.model_type == "modernbert"
         return _periodic(every, num_layers, full_first=first)
     first_window = settings.raw("max_window_layers")
-    if settings.raw("use_sliding_window") is True and isinstance(first_window, int):  # Qwen 2 and 3
+    if isinstance(first_window, int):  # Qwen 2 and 3, dots.llm1
         return [_choice(i >= first_window, "sliding", "full") for i in range(num_layers)]
     return ["sliding"] * num_layers
 
