@@ -32,7 +32,7 @@ class EngineProcess:
         _begin_log(log_path, argv)
         with log_path.open("ab") as log:
             self._warden = subprocess.Popen(
-                [*_WARDEN, "attached", str(grace_seconds), *argv],
+                [*_WARDEN, str(grace_seconds), *argv],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -57,11 +57,23 @@ class EngineProcess:
             self._warden.wait(seconds)
         return self._warden.poll() is not None
 
+    @property
+    def warden_pid(self) -> int:
+        """The process that watches the engine; SIGTERM to it stops both."""
+        return self._warden.pid
+
+    def let_go(self) -> None:
+        """Leave the engine running when this process ends."""
+        if self._warden.stdin:
+            self._warden.stdin.write("\n")
+            self._warden.stdin.flush()
+
     def stop(self) -> None:
         """End the engine and every process that it began; returns when none is left."""
         for pipe in (self._warden.stdin, self._warden.stdout):
             if pipe:
-                pipe.close()  # the end of its input tells the warden to stop
+                pipe.close()
+        self._warden.terminate()
         try:
             self._warden.wait(self._patience)
         except subprocess.TimeoutExpired:

@@ -46,6 +46,7 @@ class RunningServer:
     client: ServerClient
     findings: tuple[Finding, ...]
     _process: EngineProcess
+    _is_ours: bool = True
 
     def __enter__(self) -> Self:
         return self
@@ -53,12 +54,24 @@ class RunningServer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.stop()
+        if self._is_ours:
+            self.stop()
 
     def stop(self) -> None:
         """End the server; again is no error. Returns when none of its processes is left."""
         self.client.close()
         self._process.stop()
+
+    @property
+    def warden_pid(self) -> int:
+        """The process that watches the engine; SIGTERM to it stops both."""
+        return self._process.warden_pid
+
+    def let_go(self) -> None:
+        """Leave the server running when this process ends; it is not stopped at the end of ``with``."""
+        self.client.close()
+        self._process.let_go()
+        self._is_ours = False
 
     def wait(self, seconds: float) -> bool:
         """Wait at most so long for the server to end by itself; whether it did."""

@@ -38,6 +38,17 @@ def is_alive(pid: int) -> bool:
     return True
 
 
+def birth(pid: int) -> str | None:
+    """When the process began, in the system's own form: with the id it names one process for good."""
+    if _LINUX:
+        fields = _stat(pid)
+        return fields[19] if fields else None  # starttime, proc_pid_stat(5)
+    listing = subprocess.run(
+        ["ps", "-o", "lstart=", "-p", str(pid)], capture_output=True, text=True, check=False
+    )
+    return listing.stdout.strip() or None
+
+
 def send(pids: Iterable[int], number: signal.Signals) -> None:
     """Send a signal to each process; one that is gone already is no error."""
     for pid in pids:

@@ -1,11 +1,11 @@
 """Stands between ropewalk and an engine, and ends the engine when either of them goes.
 
-Run as ``python -P -m ropewalk.serving.warden attached|detached GRACE_SECONDS PROGRAM ARGUMENT...``.
-Attached, standard input is a pipe whose other end the owner holds; its end means that the owner is gone,
-however it went: ``SIGKILL`` included, on every system, and without regard to the owner's threads (Linux's
-own parent-death signal follows the thread that started the child, not the process). On Linux the warden
-adopts what the engine leaves behind, so that workers which outlive their server are ended too
-(vllm-project/vllm#55510).
+Run as ``python -P -m ropewalk.serving.warden GRACE_SECONDS PROGRAM ARGUMENT...``. Standard input is a pipe
+whose other end the owner holds; its end means that the owner is gone, however it went: ``SIGKILL``
+included, on every system, and without regard to the owner's threads (Linux's own parent-death signal
+follows the thread that started the child, not the process). An owner that wants to go and leave the engine
+running writes a byte first. On Linux the warden adopts what the engine leaves behind, so that workers which
+outlive their server are ended too (vllm-project/vllm#55510).
 
 The one line on standard output is ``started PID`` or ``failed REASON``; the exit status is the engine's,
 128 + n where signal n ended it.
@@ -34,10 +34,8 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 def main(arguments: Sequence[str]) -> int:
     """Start the engine, wait for a reason to end it, end it; returns its exit status."""
-    owner, grace_seconds, *argv = arguments
-    watched = [_signal_pipe()]
-    if owner == "attached":
-        watched.append(sys.stdin.fileno())
+    grace_seconds, *argv = arguments
+    signals = _signal_pipe()
     prctl = _prctl()
     prctl(_PR_SET_CHILD_SUBREAPER, 1)
     try:
@@ -52,7 +50,7 @@ def main(arguments: Sequence[str]) -> int:
         _tell(f"failed {argv[0]}: {error.strerror}")
         return 127
     _tell(f"started {engine.pid}")
-    _wait(engine, watched)
+    _wait(engine, signals=signals, owner=sys.stdin.fileno())
     _end(engine, float(grace_seconds))
     return engine.returncode if engine.returncode >= 0 else 128 - engine.returncode
 
@@ -79,14 +77,17 @@ def _prctl() -> Callable[[int, int], object]:
     return call
 
 
-def _wait(engine: subprocess.Popen[bytes], watched: list[int]) -> None:
-    """Return when the engine has ended, a stop was asked for, or the owner is gone."""
+def _wait(engine: subprocess.Popen[bytes], *, signals: int, owner: int) -> None:
+    """Return when the engine has ended, a stop was asked for, or an owner who did not let go is gone."""
+    watched = [signals, owner]
     while engine.poll() is None:
-        for descriptor in select.select(watched, [], [])[0]:
-            # The owner never writes: from it, only the end of the pipe can be read.
-            received = os.read(descriptor, 64)
-            if not received or _STOP_SIGNALS & set(received):
+        ready = select.select(watched, [], [])[0]
+        if owner in ready:
+            if not os.read(owner, 64):
                 return
+            watched.remove(owner)
+        if signals in ready and _STOP_SIGNALS & set(os.read(signals, 64)):
+            return
 
 
 def _end(engine: subprocess.Popen[bytes], grace_seconds: float) -> None:
