@@ -130,7 +130,6 @@ def _latent_head_facts(
 ) -> dict[str, Fact]:
     """Latent attention: heads as after up-projection; the cache holds one row for all of them."""
     first = next(layer.heads for layer in layers if layer.kind == "latent")
-    stated_keys = settings.integer("num_key_value_heads") if settings.format != "gguf" else None
     nope, rope = (
         shown[name].usual if name in shown else settings.integer(name)
         for name in ("qk_nope_head_dim", "qk_rope_head_dim")
@@ -140,10 +139,12 @@ def _latent_head_facts(
     else:
         size = settings.fact("head_dim") or Fact(first.head_dim_k, "derived", "one row per token")
     queries = shown_or_stated(settings, shown, "num_attention_heads")
-    detail = "keys and values of each head are made from one cached row"
+    keys = shown_or_stated(settings, shown, "num_key_value_heads")
+    if settings.format == "gguf" or keys.value is None:  # GGUF counts the one row that is cached
+        keys = Fact(queries.value, queries.source, "every head has keys and values of its own")
     return {
         "num_attention_heads": queries,
-        "num_key_value_heads": Fact(stated_keys or queries.value, queries.source, detail),
+        "num_key_value_heads": keys,
         "head_dim": size,
         "v_head_dim": shown_or_stated(settings, shown, "v_head_dim"),
     }
@@ -159,10 +160,7 @@ def shown_facts(settings: Settings, shown: Mapping[str, Shown], *, has_tensors: 
 
 
 def shown_or_stated(settings: Settings, shown: Mapping[str, Shown], name: str) -> Fact:
-    """The stated value where a layer shows it, else what most layers show, else the stated value.
-
-    A dense width beside experts of another is kept as stated: it is no layer's, and no engine uses it.
-    """
+    """The stated value where a layer shows it, else what most layers show; as stated where none shows any."""
     stated, item = settings.fact(name), shown.get(name)
     if item is None:
         return stated or _UNKNOWN

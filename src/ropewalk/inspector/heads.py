@@ -91,7 +91,8 @@ def _head_dim(
 ) -> int | None:
     """A norm shorter than the keys is one per head; as long as they, it may be one for all heads.
 
-    Learned sinks are one per query head.
+    Learned sinks are one per query head. Where both stated numbers of heads fit the shapes with one other
+    head size, it is the size that is stated wrongly.
     """
     norm = evidence.width("k_norm") or evidence.width("q_norm")
     queries = evidence.out("q", hidden_size)
@@ -100,7 +101,11 @@ def _head_dim(
     sinks = evidence.width("sinks")
     if sinks and queries and queries % sinks == 0:
         return queries // sinks
-    return stated.head_dim_k
+    size, count, shared = stated.head_dim_k, stated.num_attention_heads, stated.num_key_value_heads
+    if queries and keys and count and shared and queries == evidence.inputs("o", hidden_size):
+        fits = queries % count == 0 and queries // count * shared == keys
+        return queries // count if fits else size
+    return size
 
 
 def _query_heads(evidence: BlockEvidence, stated: Heads, size: int, hidden_size: int | None) -> int | None:

@@ -93,27 +93,17 @@ def _tensor(block: BlockEvidence, name: str, prefix: str, index: int) -> str:
 
 
 def hold_shown(settings: Settings, shown: Mapping[str, Shown]) -> list[Disagreement]:
-    """Widths, numbers of experts and sizes of latent attention.
+    """Widths, numbers of experts, sizes of latent attention.
 
-    Layers may differ: a stated value that some layer shows is right. Many mixtures of experts call the
-    width of an expert ``intermediate_size``, others state there a dense width that no layer has.
+    Layers may differ: a stated value that some layer shows is right.
     """
     found: list[Disagreement] = []
-    for name, item in _by_stated_names(settings, shown).items():
+    for name, item in shown.items():
         stated = settings.value(name)
         said = stated if isinstance(stated, list) else [stated]
         if stated is not None and not set(item.values.values()) & set(said):
             found.append(Disagreement(name, stated, item.usual, item.tensor, len(item.values)))
     return found
-
-
-def _by_stated_names(settings: Settings, shown: Mapping[str, Shown]) -> dict[str, Shown]:
-    experts = shown.get("moe_intermediate_size")
-    if experts is None or settings.value("moe_intermediate_size") is not None:
-        return dict(shown)
-    dense = shown.get("intermediate_size", experts)
-    both = Shown({**experts.values, **dense.values}, dense.tensor)
-    return {**shown, "intermediate_size": both}
 
 
 def hold_vocabulary(stated: Fact | None, rows: int | None, tensor: str) -> tuple[Fact | None, list[Finding]]:

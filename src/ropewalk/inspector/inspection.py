@@ -35,7 +35,7 @@ from ropewalk.inspector.layers import Layer, derive_layers, group_layers
 from ropewalk.inspector.names import Names, Row, sort_names
 from ropewalk.inspector.packing import unpack
 from ropewalk.inspector.parameters import Parameters, count_parameters
-from ropewalk.inspector.patterns import layer_words, unknown_words
+from ropewalk.inspector.patterns import layer_words
 from ropewalk.inspector.places import Places, place
 from ropewalk.inspector.positions import position_embedding, rope_of
 from ropewalk.inspector.published import contexts
@@ -51,7 +51,9 @@ from ropewalk.inspector.records import (
 )
 from ropewalk.inspector.settings import Settings
 from ropewalk.inspector.shown import Shown, shown_fields
+from ropewalk.inspector.storage import hold_storage
 from ropewalk.inspector.tied import tied_embeddings
+from ropewalk.inspector.unknown import unknown_findings
 from ropewalk.inspector.weight_bytes import weight_bytes
 
 
@@ -92,7 +94,7 @@ class _Derivation:
             self.settings, self.evidence, num_layers=num_layers, positions=positions.value, hidden_size=hidden
         )
         self.facts |= stated_facts(self.settings)
-        shown = shown_fields(self.evidence, hidden_size=hidden, prefix=self.places.prefix)
+        shown = shown_fields(self.settings, self.evidence, hidden_size=hidden, prefix=self.places.prefix)
         self.facts |= shown_facts(self.settings, shown, has_tensors=bool(self.evidence))
         self.facts |= head_facts(self.settings, layers, self.evidence, shown, prefix=self.places.prefix)
         self._hold(layers, shown)
@@ -100,6 +102,8 @@ class _Derivation:
         self._positions(positions, layers)
         self.facts["quantization"] = self.quantization
         self.facts["dtype"] = dtype_fact(self.settings, self.places)
+        blocks = self.places.layers.values()
+        self.findings += hold_storage(self.settings, self.quantization, self.facts["dtype"], blocks)
         self.facts |= choices(self.settings, self.evidence)
         self.facts |= count_facts(self.settings, parameters, self.facts["num_experts"].value)
         self.facts["tokenizer_limit"] = tokenizer_limit(self.checkpoint)
@@ -132,7 +136,9 @@ class _Derivation:
                 where={"field": "num_hidden_layers"},
             )
         if proven and said is not None and proven != said:
-            found = Disagreement("num_hidden_layers", said, proven, f"{self.places.prefix}{proven - 1}", 1)
+            last = self.places.layers[proven - 1][0].name
+            tensor = f"{self.places.prefix}{proven - 1}.{last}"
+            found = Disagreement("num_hidden_layers", said, proven, tensor, abs(proven - said))
             self.findings.append(mismatch(self.settings, found))
         shown = Fact(proven, "tensor", f"blocks of {self.places.prefix}*")
         self.facts["num_hidden_layers"] = shown if proven or stated is None else stated
@@ -184,12 +190,7 @@ class _Derivation:
         fact, told = hold_vocabulary(self.settings.fact("vocab_size"), rows, table.name if table else "")
         self.facts["vocab_size"] = fact or Fact(None, "derived", "not stated")
         self.findings += told
-        unknown = unknown_words(self.settings)
-        if unknown:
-            message = f"layer types {', '.join(sorted(unknown))} are not known; they count as full attention"
-            self.findings.append(
-                Finding("unknown_layer_type", "warning", message, {"values": sorted(unknown)})
-            )
+        self.findings += unknown_findings(self.settings, layers)
 
     def _parameters(self) -> Parameters | None:
         tied, told = tied_embeddings(self.settings, self.places, incomplete=self.incomplete)

@@ -55,7 +55,11 @@ def _summary(block: Mapping[str, Any]) -> dict[str, Any]:
     bits = block.get("bits") or block.get("w_bit") or weights.get("num_bits")
     if bits is None:
         bits = _bits_by_name(block, method)
+    if block.get("quant_algo") == "MIXED_PRECISION":
+        bits = None  # differs by layer
     group = block.get("group_size") or block.get("q_group_size") or weights.get("group_size")
+    if group == -1:
+        group = None  # one scale for a whole column
     if group is None and isinstance(block.get("weight_block_size"), list):
         group = block["weight_block_size"]
     return {"method": method, "bits": bits, "group_size": group, "format": _format(block)}

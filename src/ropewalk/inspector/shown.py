@@ -9,6 +9,7 @@ from dataclasses import dataclass, fields
 from ropewalk.inspector.evidence import BlockEvidence
 from ropewalk.inspector.heads import LatentSizes, prove_latent
 from ropewalk.inspector.packing import Weight
+from ropewalk.inspector.settings import Settings
 
 _NO_SIZES = LatentSizes()
 
@@ -27,7 +28,7 @@ class Shown:
 
 
 def shown_fields(
-    evidence: Mapping[int, BlockEvidence], *, hidden_size: int | None, prefix: str
+    settings: Settings, evidence: Mapping[int, BlockEvidence], *, hidden_size: int | None, prefix: str
 ) -> dict[str, Shown]:
     """What the blocks show, by field of the config."""
     seen: dict[int, list[tuple[str, int, str]]] = {}
@@ -39,7 +40,23 @@ def shown_fields(
         for name, value, tensor in seen[id(block)]:
             values.setdefault(name, {})[index] = value
             tensors.setdefault(name, f"{prefix}{index}.{tensor}")
-    return {name: Shown(by_layer, tensors[name]) for name, by_layer in values.items()}
+    shown = {name: Shown(by_layer, tensors[name]) for name, by_layer in values.items()}
+    return _by_stated_names(settings, shown)
+
+
+def _by_stated_names(settings: Settings, shown: dict[str, Shown]) -> dict[str, Shown]:
+    """The same under the names that this config uses.
+
+    A mixture of experts may call the width of an expert ``intermediate_size``; a config with latent
+    attention states as many KV heads as query heads (a GGUF file states the one that is cached).
+    """
+    experts = shown.get("moe_intermediate_size")
+    if experts is not None and settings.value("moe_intermediate_size") is None:
+        dense = shown.get("intermediate_size", experts)
+        shown["intermediate_size"] = Shown({**experts.values, **dense.values}, dense.tensor)
+    if "num_attention_heads" in shown and settings.format == "config":
+        shown["num_key_value_heads"] = shown["num_attention_heads"]
+    return shown
 
 
 def _block_fields(block: BlockEvidence, hidden_size: int | None) -> Iterator[tuple[str, int, str]]:
