@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
-from collections.abc import Callable
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from ropewalk import jsonio
 from ropewalk.errors import EngineError, EngineFailedError
 from ropewalk.planner.records import RopeDecision
 from ropewalk.serving.client import PromptTooLongError
 from ropewalk.serving.launcher import start
-from ropewalk.serving.process import is_alive
+from ropewalk.serving.process import descendants, is_alive
 from ropewalk.serving.records import LaunchSpec
 
 pytestmark = pytest.mark.engine
@@ -151,8 +156,36 @@ def test_killed_while_serving(smollm2_spec: SpecOf, tmp_path: Path) -> None:
             server.require_alive()
 
 
+def test_killed_with_its_owner(smollm2_spec: SpecOf, tmp_path: Path) -> None:
+    code = """
+import signal, sys
+from pathlib import Path
+from ropewalk import jsonio
+from ropewalk.serving.launcher import start
+from ropewalk.serving.records import LaunchSpec
+server = start(jsonio.loads(LaunchSpec, sys.argv[1]), log_path=Path(sys.argv[2]))
+print(server.pid, flush=True)
+signal.pause()
+"""
+    argv = [sys.executable, "-c", code, jsonio.dumps(smollm2_spec()), str(tmp_path / "log")]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as owner:
+        assert owner.stdout is not None
+        engine = int(owner.stdout.readline())
+        with open_pid(engine) as handle:
+            owner.kill()
+            assert select.select([handle], [], [], 10)[0]
+
+
+@contextmanager
+def open_pid(pid: int) -> Iterator[int]:
+    """A descriptor that becomes readable when the process ends."""
+    if not hasattr(os, "pidfd_open"):
+        pytest.skip("no pidfd")
+    handle = os.pidfd_open(pid)
+    yield handle
+    os.close(handle)
+
+
 def pid_of_engine() -> int:
     """The engine that this test started: the deepest of its descendants."""
-    from ropewalk.serving.process import descendants
-
     return descendants(os.getpid())[-1]

@@ -197,6 +197,18 @@ def test_ranks(
     assert (item.ok, item.message) == (ok, message)
 
 
+def test_gpus_that_the_build_cannot_use(llama_plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert checked("devices", llama_plan).message == "the plan is for the CPU"
+    plan = with_shares(llama_plan, share("gpu:0", 1), share("gpu:1", 1), share("cpu", 1))
+    monkeypatch.setattr("ropewalk.serving.preflight.with_devices", lambda build: build)
+    item = checked("devices", plan)
+    assert (item.ok, item.message) == (False, "2 GPUs planned; embedded can use none")
+    monkeypatch.setattr(
+        "ropewalk.serving.preflight.with_devices", lambda build: replace(build, devices=("CUDA0", "CUDA1"))
+    )
+    assert checked("devices", plan).ok is True
+
+
 def test_the_port(llama_plan: Plan) -> None:
     assert checked("port", llama_plan).message == "a free port will be taken"
     with socket.create_server(("127.0.0.1", 0)) as other:

@@ -87,18 +87,19 @@ def start(
     spec: LaunchSpec,
     *,
     log_path: Path,
-    ready_timeout: float = 120.0,
+    ready_timeout: float | None = None,
     grace_seconds: float = GRACE_SECONDS,
     on_log: OnLog | None = None,
     allow_other_context: bool = False,
 ) -> RunningServer:
     """Start the server and return it once it has answered a request with the context that was planned.
 
-    A ``port`` of 0 takes a free one. ``on_log`` gets each line that the engine prints until then. Where
-    the server reports another context than planned it is stopped again, unless ``allow_other_context``:
-    then a finding says so. Raises :class:`EngineError` (``port_in_use``, ``log_unwritable``,
-    ``slot_context_capped``), :class:`EngineFailedError` with the engine's own reason, and
-    :class:`EngineTimeoutError`.
+    A ``port`` of 0 takes a free one. ``ready_timeout`` in seconds is by default what the engine may need
+    for a large model; one that dies is noticed at once. ``on_log`` gets each line that the engine prints
+    until then. Where the server reports another context than planned it is stopped again, unless
+    ``allow_other_context``: then a finding says so. Raises :class:`EngineError` (``port_in_use``,
+    ``log_unwritable``, ``slot_context_capped``), :class:`EngineFailedError` with the engine's own reason,
+    and :class:`EngineTimeoutError`.
     """
     spec = _with_port(spec)
     require_free(spec.port, host=spec.host)
@@ -112,7 +113,8 @@ def start(
             grace_seconds=grace_seconds,
         )
         client = adapter.client(f"http://{_authority(spec)}", model=spec.model)
-        start_up = _StartUp(spec, process, client, LogTail(log_path), began + ready_timeout, on_log)
+        deadline = began + (adapter.READY_SECONDS if ready_timeout is None else ready_timeout)
+        start_up = _StartUp(spec, process, client, LogTail(log_path), deadline, on_log)
         try:
             start_up.wait_until_it_answers(adapter.served_name(argv))
             report, findings = start_up.read_report(allow_other_context=allow_other_context)

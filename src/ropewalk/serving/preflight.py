@@ -16,6 +16,7 @@ from ropewalk.inspector.checkpoint import open_checkpoint
 from ropewalk.inspector.records import Inspection
 from ropewalk.planner.records import DeviceShare, Plan
 from ropewalk.serving.devices import Device, find_devices
+from ropewalk.serving.engines import with_devices
 from ropewalk.serving.engines.known_flags import known_flags, unknown_flags
 from ropewalk.serving.ports import require_free
 from ropewalk.serving.process import largest_process
@@ -139,8 +140,10 @@ def _port(flight: _Flight) -> tuple[bool | None, str]:
     return True, f"port {spec.port} on {spec.host} is free"
 
 
-def _parallel(flight: _Flight) -> tuple[bool | None, str]:
-    """Attention heads are dealt out whole, and each rank wants a device (on a CPU a NUMA node)."""
+def _devices(flight: _Flight) -> tuple[bool | None, str]:
+    """Whether the engine has the devices of the plan, and can deal the model out to them."""
+    if flight.reads_gguf:
+        return _llama_devices(flight)
     request = flight.plan.request
     ranks = request.tensor_parallel * request.pipeline_parallel
     if ranks == 1:
@@ -152,8 +155,16 @@ def _parallel(flight: _Flight) -> tuple[bool | None, str]:
     places = _numa_nodes() if on_cpu else sum(device.kind == "gpu" for device in find_devices())
     if places is None:
         return None, f"{ranks} ranks; the system does not say how many NUMA nodes it has"
-    where = "NUMA nodes" if on_cpu else "GPUs"
-    return places >= ranks, f"{ranks} ranks, {places} {where}"
+    return places >= ranks, f"{ranks} ranks, {places} {'NUMA nodes' if on_cpu else 'GPUs'}"
+
+
+def _llama_devices(flight: _Flight) -> tuple[bool | None, str]:
+    planned = sum(share.device.startswith("gpu") for share in flight.plan.memory.per_device)
+    if not planned:
+        return True, "the plan is for the CPU"
+    found = with_devices(flight.spec.build).devices
+    said = f"{planned} GPUs planned; {flight.spec.build.name} can use {', '.join(found) or 'none'}"
+    return len(found) >= planned, said
 
 
 def _numa_nodes() -> int | None:
@@ -207,7 +218,7 @@ _CHECKS: dict[str, Callable[[_Flight], tuple[bool | None, str]]] = {
     "tokenizer": _tokenizer,
     "chat_template": _template,
     "flags": _flags,
-    "devices": _parallel,
+    "devices": _devices,
     "memory": _memory,
     "port": _port,
 }

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ropewalk.errors import EngineMissingError
-from ropewalk.serving.engines import find_engines, pick_engine
+from ropewalk.serving.engines import find_engines, pick_engine, with_devices
 
 OLD = "version: 6123 (0a1b2c3d)\nbuilt with cc (GCC) 13.2.0 for x86_64-linux-gnu"
 NEW = "version: 0.6.0-dev (b11434-0a1b2c3d)"
@@ -109,3 +109,16 @@ def test_what_is_missing_says_how_to_get_it() -> None:
         pick_engine("vllm")
     with pytest.raises(EngineMissingError, match="planned for, not served"):
         pick_engine("transformers")
+
+
+def test_devices_are_asked_for_when_they_are_wanted(tmp_path: Path) -> None:
+    # llama.cpp b11434, llama-server --list-devices
+    listed = (
+        "Available devices:\n  CUDA0: NVIDIA H200 (143771 MiB, 143000 MiB free)\n  CUDA1: NVIDIA H200 (1 MiB)"
+    )
+    found = program(tmp_path / "bin/llama-server", f"version: 1\n{listed}")
+    build = pick_engine("llama-server")
+    assert build.devices == ()
+    assert with_devices(build).devices == ("CUDA0", "CUDA1")
+    program(found, "version: 1\nAvailable devices:")
+    assert with_devices(build).devices == ()

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from ropewalk.errors import UsageError
-from ropewalk.planner.records import Plan, PlanRequest, RopeDecision
+from ropewalk.planner.records import DeviceShare, Plan, PlanRequest, RopeDecision
 from ropewalk.serving.embedded_flags import BY_NAME, parse
 from ropewalk.serving.engines import command_of, launch_spec
 from ropewalk.serving.engines.llama_server import with_model
@@ -37,7 +38,7 @@ def test_everything_that_changes_the_memory_is_written_out(make_plan: MakePlan) 
         *("-m", "/models/Qwen3-8B-Q4_K_M.gguf", "-a", "Qwen3-8B-Q4_K_M"),
         *("-c", "32768", "-np", "1", "--no-kv-unified", "-b", "2048", "-ub", "512"),
         *("-ctk", "f16", "-ctv", "f16", "-fa", "auto", "--cache-ram", "0", "--ctx-checkpoints", "0"),
-        *("-fit", "off", "--host", "127.0.0.1", "--port", "8080", "-lv", "4"),
+        *("-fit", "off", "-ngl", "0", "--host", "127.0.0.1", "--port", "8080", "-lv", "4"),
     )
 
 
@@ -108,6 +109,16 @@ def test_the_rest_of_the_request(make_plan: MakePlan) -> None:
     assert (flags["-b"], flags["-ub"]) == ("256", "64")
 
 
+@pytest.mark.parametrize(("asked", "written"), [(None, "999"), (7, "7"), (0, "0")])
+def test_layers_go_to_the_gpus_of_the_plan(make_plan: MakePlan, asked: int | None, written: str) -> None:
+    plan = make_plan(
+        PlanRequest(context_len=512, engine="llama-server", gpu_layers=asked), checkpoint="/m.gguf"
+    )
+    shares = (DeviceShare("gpu:0", 0, 0, 0, None, (0, 1)), DeviceShare("cpu", 0, 0, 0, None, (0, 0)))
+    plan = replace(plan, memory=replace(plan.memory, per_device=shares))
+    assert flags_of(launch_spec(plan, build=LLAMA))["-ngl"] == written
+
+
 def test_a_cache_type_that_ggml_has_not(make_plan: MakePlan) -> None:
     with pytest.raises(UsageError, match="no cache type 'fp8'"):
         spec_of(make_plan, PlanRequest(context_len=512, engine="llama-server", cache_type_k="fp8"))
@@ -143,8 +154,6 @@ def test_the_embedded_engine_knows_every_flag_that_is_written(make_plan: MakePla
     )
     plan = make_plan(request, checkpoint="/m.gguf")
     parse(launch_spec(plan, build=LLAMA, threads=2).argv)
-    plan = make_plan(PlanRequest(context_len=512, engine="llama-server", gpu_layers=7), checkpoint="/m.gguf")
-    assert ("n_gpu_layers", 7) in parse(launch_spec(plan, build=LLAMA).argv)
 
 
 def test_a_lifted_limit_is_an_override_by_the_key_of_the_architecture(

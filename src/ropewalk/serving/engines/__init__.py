@@ -8,7 +8,7 @@ from ropewalk.errors import EngineMissingError, UsageError
 from ropewalk.planner.records import Launch, Plan
 from ropewalk.serving.engines import llama_server, vllm
 from ropewalk.serving.engines.adapter import Adapter
-from ropewalk.serving.engines.find import find_engines, pick_engine
+from ropewalk.serving.engines.find import find_engines, pick_engine, with_devices
 from ropewalk.serving.records import EngineBuild, LaunchSpec
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "launch_record",
     "launch_spec",
     "pick_engine",
+    "with_devices",
 ]
 
 _ADAPTERS: dict[str, Adapter] = {"llama-server": llama_server, "vllm": vllm}

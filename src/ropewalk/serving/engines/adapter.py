@@ -15,6 +15,7 @@ class Adapter(Protocol):
     """One engine; the modules ``llama_server`` and ``vllm`` are its two instances."""
 
     DEFAULT_PORT: int
+    READY_SECONDS: float
     SCRUBBED_ENVIRONMENT: re.Pattern[str]
 
     def launch_spec(

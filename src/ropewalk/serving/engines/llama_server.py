@@ -21,11 +21,13 @@ from ropewalk.serving.records import EngineBuild, LaunchSpec
 from ropewalk.units import MIB
 
 DEFAULT_PORT = 8080
+READY_SECONDS = 900.0  # 0.5 s for 135M parameters; hundreds of gigabytes take as long as their disk
 # Read by llama-server for every flag that is not given: a forgotten one would serve another plan.
 SCRUBBED_ENVIRONMENT = re.compile(r"LLAMA_ARG_")
 
 _LOG_LEVEL = 4  # sizes of the buffers are printed from here on
 _OVERRIDE = "--override-kv"
+_ALL_LAYERS = 999  # more than any model has: every build takes a number, only newer ones "all"
 
 
 def launch_spec(
@@ -143,9 +145,10 @@ def _cache_type(name: str) -> CacheType:
 
 
 def _layers(plan: Plan) -> tuple[str, ...]:
-    if plan.request.device == "cpu":
-        return ("-ngl", "0")
-    return () if plan.request.gpu_layers is None else ("-ngl", str(plan.request.gpu_layers))
+    """How many layers go to GPUs; without a GPU in the plan, none."""
+    on_gpu = any(share.device.startswith("gpu") for share in plan.memory.per_device)
+    asked = plan.request.gpu_layers
+    return ("-ngl", str((_ALL_LAYERS if asked is None else asked) if on_gpu else 0))
 
 
 def _override_flags(model: str, context_len: int) -> tuple[str, str]:

@@ -19,6 +19,7 @@ from ropewalk.serving.engines.vllm_client import VllmClient
 from ropewalk.serving.records import EngineBuild, LaunchSpec
 
 DEFAULT_PORT = 8000
+READY_SECONDS = 1800.0  # imports, download, weights, compilation: 106 s for 135M parameters on two cores
 # Each overrules a flag or a check without a word (platforms/cpu.py:323, config/model.py, 0.32.0).
 SCRUBBED_ENVIRONMENT = re.compile(r"VLLM_CPU_KVCACHE_SPACE$|VLLM_ALLOW_LONG_MAX_MODEL_LEN$")
 
