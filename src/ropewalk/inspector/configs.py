@@ -126,6 +126,7 @@ def read_config(config: Mapping[str, Any]) -> Settings:
         if fact is not None:
             facts[name] = fact
     _apply_multi_query(block, defaults, facts)
+    _count_listed_layers(block, key, facts)
     return Settings(
         format="config",
         model_type=model_type,
@@ -213,6 +214,15 @@ def _apply_multi_query(block: Mapping[str, Any], defaults: Mapping[str, Any], fa
             if flag:
                 facts["num_key_value_heads"] = Fact(1, cast(Source, source), "multi_query")
             return
+
+
+def _count_listed_layers(block: Mapping[str, Any], nested: str | None, facts: dict[str, Fact]) -> None:
+    """Nemotron 3 states no number of layers, only their list."""
+    for key in ("layers_block_type", "hybrid_override_pattern", "layer_types"):
+        listed = block.get(key)
+        if "num_hidden_layers" not in facts and isinstance(listed, list | str) and listed:
+            count = require_count(len(listed), field_name=key, file=FILE, limit=MAX_LAYERS)
+            facts["num_hidden_layers"] = Fact(count, "config", f"{nested}.{key}" if nested else key)
 
 
 def _text(value: Any) -> str | None:

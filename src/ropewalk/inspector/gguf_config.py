@@ -60,6 +60,7 @@ def read_gguf(metadata: Mapping[str, Any]) -> Settings:
         if key in block
     }
     _set_apart_mtp(facts)
+    _name_global_heads(facts)
     _read_vocabulary(metadata, facts)
     _read_latent(block, arch, facts)
     _read_state_heads(block, arch, facts)
@@ -96,6 +97,19 @@ def _set_apart_mtp(facts: dict[str, Fact]) -> None:
     if blocks and mtp and isinstance(mtp.value, int) and 0 < mtp.value < blocks.value:
         detail = f"{blocks.detail} - {mtp.detail}"
         facts["num_hidden_layers"] = Fact(blocks.value - mtp.value, "gguf", detail)
+
+
+def _name_global_heads(facts: dict[str, Fact]) -> None:
+    """Gemma 4: GGUF calls the size of the full layers ``key_length``, the config ``global_head_dim``."""
+    full, sliding = facts.get("head_dim"), facts.get("swa_head_dim")
+    if full is None or sliding is None or full.value == sliding.value:
+        return
+    facts["global_head_dim"], facts["head_dim"] = full, sliding
+    values = facts.pop("swa_v_head_dim", None)
+    facts.pop("v_head_dim", None)
+    del facts["swa_head_dim"]
+    if values is not None:
+        facts["v_head_dim"] = values
 
 
 def _read_vocabulary(metadata: Mapping[str, Any], facts: dict[str, Fact]) -> None:

@@ -11,12 +11,20 @@ from ropewalk.inspector.class_defaults import SOURCE
 from ropewalk.inspector.evidence import SHOWN_BY, BlockEvidence
 from ropewalk.inspector.heads import Heads, stated_heads
 from ropewalk.inspector.layers import Layer
+from ropewalk.inspector.packing import Weight
 from ropewalk.inspector.patterns import LayerWord
 from ropewalk.inspector.records import Fact
 from ropewalk.inspector.settings import Settings
 from ropewalk.inspector.shown import Shown
 
 _PAD_ROWS = 1024  # vocabularies are padded to multiples of up to this many rows
+# Findings of the readers that mean that tensors of the checkpoint were not seen.
+_LOSSES = frozenset(
+    {
+        "missing_shards", "single_shard", "index_tensor_missing", "lfs_pointer", "not_safetensors",
+        "header_length_exceeds_file", "header_too_large", "header_not_json", "header_malformed",
+    }
+)  # fmt: skip
 _NAMES = {"head_dim_k": "head_dim", "head_dim_v": "v_head_dim"}
 
 
@@ -106,10 +114,11 @@ def hold_shown(settings: Settings, shown: Mapping[str, Shown]) -> list[Disagreem
     return found
 
 
-def hold_vocabulary(stated: Fact | None, rows: int | None, tensor: str) -> tuple[Fact | None, list[Finding]]:
+def hold_vocabulary(stated: Fact | None, table: Weight | None) -> tuple[Fact | None, list[Finding]]:
     """The vocabulary from the rows of the embedding; a few more rows than stated are padding."""
-    if rows is None:
+    if table is None:
         return stated, []
+    rows, tensor = table.shape[0], table.name
     proven = Fact(rows, "tensor", tensor)
     if stated is None or stated.value is None or stated.value == rows:
         return proven, []
@@ -128,5 +137,4 @@ def hold_vocabulary(stated: Fact | None, rows: int | None, tensor: str) -> tuple
 
 def is_incomplete(findings: Iterable[Finding]) -> bool:
     """Whether tensors are known to be missing, so that absence proves nothing."""
-    codes = {"missing_shards", "index_tensor_missing", "header_unreadable", "shard_unreadable"}
-    return any(finding.code in codes for finding in findings)
+    return any(finding.code in _LOSSES for finding in findings)

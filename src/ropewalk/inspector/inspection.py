@@ -33,7 +33,7 @@ from ropewalk.inspector.hold import (
 from ropewalk.inspector.kinds import adapter_facts, kind_of
 from ropewalk.inspector.layers import Layer, derive_layers, group_layers
 from ropewalk.inspector.names import Names, Row, sort_names
-from ropewalk.inspector.packing import unpack
+from ropewalk.inspector.packing import Weight, unpack
 from ropewalk.inspector.parameters import Parameters, count_parameters
 from ropewalk.inspector.patterns import layer_words
 from ropewalk.inspector.places import Places, place
@@ -49,7 +49,7 @@ from ropewalk.inspector.records import (
     Kind,
     LayerGroup,
 )
-from ropewalk.inspector.settings import Settings
+from ropewalk.inspector.settings import MAX_LAYERS, Settings
 from ropewalk.inspector.shown import Shown, shown_fields
 from ropewalk.inspector.storage import hold_storage
 from ropewalk.inspector.tied import tied_embeddings
@@ -82,7 +82,16 @@ class _Derivation:
         self.quantization = quantization_fact(checkpoint, settings)
         self.hint = packing_hint(self.quantization)
         self.places = place(names, num_hidden_layers=settings.integer("num_hidden_layers"))
-        self.evidence: Mapping[int, BlockEvidence] = layer_evidence(self.places.layers, self.hint)
+        evidence = layer_evidence(self.places.layers, self.hint)
+        if self.incomplete:  # what a block seems to lack may be in a file that is missing
+            evidence = {i: block for i, block in evidence.items() if block.mixer not in ("none", "queries")}
+        self.evidence: Mapping[int, BlockEvidence] = evidence
+        tables = (
+            w
+            for w in unpack(self.places.embedding, self.hint)
+            if len(w.shape) == 2 and "per_layer" not in w.name
+        )
+        self.table: Weight | None = next(tables, None)  # of token embeddings
         self.loose_names = [row.name for row in names.loose]
 
     def inspection(self) -> Inspection:
@@ -113,7 +122,7 @@ class _Derivation:
             ),
             facts=self.facts,
             layers=self._groups(layers),
-            block=typical_block(self.evidence),
+            block=None if self.incomplete else typical_block(self.evidence),
             weights=weight_bytes(self.places, num_layers) if len(self.checkpoint.tensors) else None,
             findings=by_severity(self.findings),
         )
@@ -122,38 +131,45 @@ class _Derivation:
         """Blocks in the tensors, MTP heads apart; the stated number where tensors are missing."""
         stated = self.settings.fact("num_hidden_layers")
         said = stated.value if stated else None
-        listed = self.settings.raw("layers_block_type")
-        if said is None and isinstance(listed, list):
-            stated = Fact(len(listed), "config", "layers_block_type")
-            said = stated.value
         proven = max(self.places.layers, default=-1) + 1
-        if self.incomplete and said is not None:
-            proven = max(proven, said)
-        if not proven and said is None:
+        if proven > MAX_LAYERS or (not proven and said is None):
+            what = f"a block is numbered {proven - 1}" if proven else "nothing says how many layers there are"
             raise CheckpointError(
-                f"{self.checkpoint.source}: neither the config nor the tensors say how many layers there are",
+                f"{self.checkpoint.source}: {what}",
                 code="config_incomplete",
                 where={"field": "num_hidden_layers"},
             )
+        if self.incomplete and said is not None:
+            proven = max(proven, said)
         if proven and said is not None and proven != said:
-            last = self.places.layers[proven - 1][0].name
-            tensor = f"{self.places.prefix}{proven - 1}.{last}"
+            tensor = f"{self.places.prefix}{proven - 1}.{self.places.layers[proven - 1][0].name}"
             found = Disagreement("num_hidden_layers", said, proven, tensor, abs(proven - said))
             self.findings.append(mismatch(self.settings, found))
+        self._tell_gaps(proven)
         shown = Fact(proven, "tensor", f"blocks of {self.places.prefix}*")
         self.facts["num_hidden_layers"] = shown if proven or stated is None else stated
         self._mtp_layers()
         return proven or int(said or 0)
 
+    def _tell_gaps(self, num_layers: int) -> None:
+        """Blocks without any tensor, in a checkpoint that has all its files."""
+        gaps = [index for index in range(num_layers) if index not in self.places.layers]
+        if gaps and not self.incomplete:
+            message = (
+                f"no tensor of {len(gaps)} of the {num_layers} layers is stored, first of layer {gaps[0]}"
+            )
+            where = {"layers": gaps[:100], "num_layers": len(gaps)}
+            self.findings.append(Finding("layers_missing", "error", message, where))
+
     def _mtp_layers(self) -> None:
         stated = self.settings.fact("mtp_layers")
         said = stated.value if stated else None
-        if not len(self.checkpoint.tensors):
+        proven = len(self.places.mtp_blocks)
+        if not len(self.checkpoint.tensors) or (self.incomplete and not proven):
             self.facts["mtp_layers"] = stated or Fact(None, "derived", "not stated")
             return
-        proven = len(self.places.mtp_blocks)
         self.facts["mtp_layers"] = Fact(proven, "tensor", "blocks of the MTP heads")
-        if said and not proven and not self.incomplete and stated is not None and stated.source != "default":
+        if said and not proven and stated is not None and stated.source != "default":
             message = (
                 f"{stated.detail} is {said}, but no MTP tensor is stored: no speculative decoding with MTP"
             )
@@ -164,9 +180,7 @@ class _Derivation:
         """The width of the embedding, or of the first norm where that agrees with the stated one."""
         stated = self.settings.fact("hidden_size")
         said = stated.value if stated else None
-        widths = [
-            (w.name, w.shape[-1]) for w in unpack(self.places.embedding, self.hint) if len(w.shape) == 2
-        ]
+        widths = [(self.table.name, self.table.shape[-1])] if self.table is not None else []
         block = next(iter(self.evidence.values()), None)
         norm = block.roles.get("norm") if block else None
         if norm is not None and len(norm.shape) == 1 and "." not in norm.name.removesuffix(".weight"):
@@ -185,9 +199,7 @@ class _Derivation:
         found = hold_heads(self.settings, words, layers, self.evidence, prefix=self.places.prefix)
         found += hold_shown(self.settings, shown)
         self.findings += [mismatch(self.settings, item) for item in found]
-        table = next((w for w in unpack(self.places.embedding, self.hint) if len(w.shape) == 2), None)
-        rows = table.shape[0] if table else None
-        fact, told = hold_vocabulary(self.settings.fact("vocab_size"), rows, table.name if table else "")
+        fact, told = hold_vocabulary(self.settings.fact("vocab_size"), self.table)
         self.facts["vocab_size"] = fact or Fact(None, "derived", "not stated")
         self.findings += told
         self.findings += unknown_findings(self.settings, layers)
@@ -196,7 +208,7 @@ class _Derivation:
         tied, told = tied_embeddings(self.settings, self.places, incomplete=self.incomplete)
         self.facts["tie_word_embeddings"] = tied
         self.findings += told
-        if not len(self.checkpoint.tensors):
+        if not len(self.checkpoint.tensors) or self.incomplete:
             return None
         return count_parameters(self.places, self.evidence, self.hint, tied=bool(tied.value))
 

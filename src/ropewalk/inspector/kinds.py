@@ -8,6 +8,7 @@ from typing import Any
 
 from ropewalk.findings import Finding
 from ropewalk.inspector.names import Names
+from ropewalk.inspector.places import tower_of
 from ropewalk.inspector.records import Checkpoint, Fact, Kind
 from ropewalk.inspector.settings import Settings
 
@@ -25,9 +26,14 @@ def kind_of(checkpoint: Checkpoint, settings: Settings, names: Names) -> Kind:
         return "projector"
     if _DRAFT.search(settings.architecture or "") or "draft_vocab_size" in settings.block:
         return "draft"
-    if not settings.facts and not names.stacks:
+    if settings.value("num_hidden_layers") is None and not _has_language_model(names):
         return "unknown"
     return "model"
+
+
+def _has_language_model(names: Names) -> bool:
+    """Whether any numbered blocks are outside of vision and audio towers."""
+    return any(tower_of(prefix) in (None, "encoder") for prefix in names.stacks)
 
 
 def _is_adapter(checkpoint: Checkpoint) -> bool:

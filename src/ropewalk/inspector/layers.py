@@ -37,7 +37,10 @@ def derive_layers(
     positions: str | None,
     hidden_size: int | None,
 ) -> list[Layer]:
-    """One record per block: the settings' word for it, the sizes of its tensors, else the stated ones."""
+    """One record per block: the settings' word for it, the sizes of its tensors, else the stated ones.
+
+    ``evidence`` leaves out blocks that may be known in part only.
+    """
     stated = layer_words(settings, num_layers)
     words: Sequence[LayerWord] = stated or ["full"] * num_layers
     shared = shared_flags(settings, num_layers)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from ropewalk.inspector.tensors import Shape, TensorTable
 
-_BLOCK_NUMBER = re.compile(r"(?:^|\.)(\d+)\.", re.ASCII)
+_BLOCK_NUMBER = re.compile(r"(?:^|\.)(\d{1,9})\.", re.ASCII)
 _EXPERT_NUMBER = re.compile(r"((?:^|\.)(?:\w*experts?|ffn_(?:gate|up|down)))\.\d+(?=\.|$)", re.ASCII)
 
 # (relative name, dtype, shape) to [how many, bytes of each]

@@ -10,7 +10,8 @@ from ropewalk.inspector.packing import PackingHint
 from ropewalk.inspector.records import Checkpoint, Fact
 from ropewalk.inspector.settings import Settings
 
-_SIDE_FILE = "hf_quant_config.json"
+_SIDE_FILE = "hf_quant_config.json"  # NVIDIA ModelOpt
+_GPTQ_FILE = "quantize_config.json"  # AutoGPTQ
 _FLOAT_BITS = {"fp8": 8, "mxfp4": 4, "nvfp4": 4, "fbgemm_fp8": 8, "nf4": 4, "fp4": 4}
 # Bits per weight of the block formats, from block and byte sizes (llama.cpp b11434, ggml-common.h).
 _FULL_PRECISION = frozenset({"F32", "F16", "BF16", "F64", "I8", "I16", "I32", "I64"})
@@ -46,6 +47,7 @@ def _candidates(checkpoint: Checkpoint, settings: Settings) -> list[tuple[str, A
         ("compression_config", settings.outer.get("compression_config")),
         ("quantization", settings.outer.get("quantization")),
         (_SIDE_FILE, inner),
+        (_GPTQ_FILE, checkpoint.relatives.get(_GPTQ_FILE)),
     ]
 
 
@@ -72,6 +74,8 @@ def _method(block: Mapping[str, Any]) -> str | None:
         return stated
     if isinstance(block.get("quant_algo"), str):
         return "modelopt"
+    if "desc_act" in block:
+        return "gptq"
     return "mlx" if "bits" in block and "group_size" in block else None
 
 

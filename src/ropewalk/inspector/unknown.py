@@ -40,7 +40,7 @@ def unknown_findings(settings: Settings, layers: Sequence[Layer]) -> list[Findin
 
 def _unread(settings: Settings, layers: Sequence[Layer]) -> list[str]:
     """Stated keys of special layers, where every layer came out as plain attention."""
-    if any(layer.kind != "full" for layer in layers):
+    if any(layer.kind != "full" or layer.indexer_head_dim for layer in layers):
         return []
     keys = sorted(key for key, value in settings.block.items() if value and _UNUSUAL.search(key))
     off = settings.raw("use_sliding_window") is False
