@@ -14,6 +14,7 @@ from ropewalk.serving.cgroups import memory_limits
 from ropewalk.serving.records import Machine
 from ropewalk.units import KIB, MIB, format_gib
 
+_ROOT = Path("/")
 _ASK_SECONDS = 20.0
 _NVIDIA_QUERY = ("--query-gpu=index,name,memory.total,memory.free", "--format=csv,noheader,nounits")
 
@@ -32,7 +33,7 @@ class Device:
     free_bytes: int | None
 
 
-def find_devices(root: Path = Path("/")) -> tuple[Device, ...]:
+def find_devices(root: Path = _ROOT) -> tuple[Device, ...]:
     """GPUs first, then the processor with the memory of the host."""
     return (*_nvidia(), _cpu(root))
 
@@ -48,12 +49,12 @@ def find_device(name: str) -> Device | None:
 
 def this_machine() -> Machine:
     """Where a measurement is made."""
-    cpu = _cpu(Path("/"))
+    total, _ = _host_memory(_ROOT)
     return Machine(
         platform=f"{platform.system()} {platform.release()} {platform.machine()}",
-        cpu=cpu.name,
+        cpu=_cpu_name(_ROOT),
         cores=_cores(),
-        memory_bytes=cpu.memory_bytes or 0,
+        memory_bytes=total,
         devices=tuple(_described(device) for device in _nvidia()),
     )
 
@@ -63,33 +64,28 @@ def _cpu(root: Path) -> Device:
     return Device("cpu", "cpu", _cpu_name(root), total, free)
 
 
-def _host_memory(root: Path) -> tuple[int | None, int | None]:
+def _host_memory(root: Path) -> tuple[int, int | None]:
     """Total and free bytes, each the least of what the host has and every group of ours allows."""
-    sizes = _meminfo(root) or _physical()
+    total, free = _meminfo(root) or _physical()
     for limit in memory_limits(root):
-        total, free = sizes
-        if total is None or limit.limit_bytes >= total:
-            continue
-        left = max(limit.limit_bytes - limit.used_bytes, 0)
-        sizes = limit.limit_bytes, left if free is None else min(free, left)
-    return sizes
+        if limit.limit_bytes < total:
+            left = max(limit.limit_bytes - limit.used_bytes, 0)
+            total, free = limit.limit_bytes, left if free is None else min(free, left)
+    return total, free
 
 
-def _meminfo(root: Path) -> tuple[int | None, int | None] | None:
+def _meminfo(root: Path) -> tuple[int, int] | None:
     try:
         lines = (root / "proc/meminfo").read_text().splitlines()
     except OSError:
         return None
     sizes = {name: int(rest.split()[0]) * KIB for name, _, rest in (line.partition(":") for line in lines)}
-    return sizes.get("MemTotal"), sizes.get("MemAvailable")
+    return sizes["MemTotal"], sizes["MemAvailable"]
 
 
-def _physical() -> tuple[int | None, int | None]:
+def _physical() -> tuple[int, None]:
     """POSIX tells the total; what is free without swapping, macOS does not say in one number."""
-    try:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"), None
-    except (OSError, ValueError):
-        return None, None
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"), None
 
 
 def _cpu_name(root: Path) -> str:
