@@ -81,7 +81,11 @@ class _Derivation:
         self.facts: dict[str, Fact] = identity_facts(settings)
         self.quantization = quantization_fact(checkpoint, settings)
         self.hint = packing_hint(self.quantization)
-        self.places = place(names, num_hidden_layers=settings.integer("num_hidden_layers"))
+        self.places = place(
+            names,
+            num_hidden_layers=settings.integer("num_hidden_layers"),
+            mtp_layers=settings.integer("mtp_layers"),
+        )
         evidence = layer_evidence(self.places.layers, self.hint)
         if self.incomplete:  # what a block seems to lack may be in a file that is missing
             evidence = {i: block for i, block in evidence.items() if block.mixer not in ("none", "queries")}
@@ -132,7 +136,7 @@ class _Derivation:
         stated = self.settings.fact("num_hidden_layers")
         said = stated.value if stated else None
         proven = max(self.places.layers, default=-1) + 1
-        if proven > MAX_LAYERS or (not proven and said is None):
+        if proven > MAX_LAYERS or not (proven or said):
             what = f"a block is numbered {proven - 1}" if proven else "nothing says how many layers there are"
             raise CheckpointError(
                 f"{self.checkpoint.source}: {what}",

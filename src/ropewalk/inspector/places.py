@@ -65,15 +65,18 @@ class Places:
             yield from rows
 
 
-def place(names: Names, *, num_hidden_layers: int | None) -> Places:
-    """Sort rows into places. ``num_hidden_layers`` is the stated number: it tells apart MTP blocks that
-    are numbered on after the last layer."""
+def place(names: Names, *, num_hidden_layers: int | None, mtp_layers: int | None) -> Places:
+    """Sort rows into places.
+
+    The stated numbers of layers and of MTP blocks tell apart MTP blocks that are numbered on after the
+    last layer, where their own tensors do not.
+    """
     places = Places()
     main = _main_stack(names)
     for stack in names.stacks.values():
         if stack is main:
             places.prefix = stack.prefix
-            _place_layers(stack, places, num_hidden_layers)
+            _place_layers(stack, places, num_hidden_layers, mtp_layers or 0)
         elif _MTP.search(stack.prefix):
             places.mtp_blocks.extend(stack.blocks.values())
         elif (tower := tower_of(stack.prefix)) is not None:
@@ -101,10 +104,13 @@ def _main_stack(names: Names) -> Stack | None:
     return max(names.stacks.values(), key=rank, default=None)
 
 
-def _place_layers(stack: Stack, places: Places, num_hidden_layers: int | None) -> None:
+def _place_layers(stack: Stack, places: Places, num_hidden_layers: int | None, mtp_layers: int) -> None:
+    last = max(stack.blocks, default=-1) + 1
+    as_stated = num_hidden_layers is not None and last == num_hidden_layers + mtp_layers
     for number, rows in stack.blocks.items():
         surplus = num_hidden_layers is None or number >= num_hidden_layers
-        if surplus and any(_MTP_BLOCK.match(row.name) for row in rows):
+        is_mtp = surplus and any(_MTP_BLOCK.match(row.name) for row in rows)
+        if is_mtp or (surplus and as_stated):
             places.mtp_blocks.append(rows)
         else:
             places.layers[number] = rows
