@@ -9,7 +9,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ropewalk.serving.client import Completion, PromptTooLongError
+from ropewalk.errors import EngineError
+from ropewalk.serving.client import Completion, PromptTooLongError, TokenChoice
 
 _TOKEN = re.compile(r"<\|\w+\|>| ?[A-Za-z]+|[0-9]| ?[^\sA-Za-z0-9]|\s")
 _OPENING = re.compile(r"The special magic number for (\w+) is$")
@@ -18,7 +19,8 @@ BEGIN = "<|begin|>"
 
 @dataclass
 class FakeServer:
-    """``window`` is how many of the last tokens the model remembers, None for all."""
+    """``window`` is how many of the last tokens the model remembers, None for all. ``words`` and ``ids``
+    are the vocabulary; servers of one model share it."""
 
     context: int = 4096
     window: int | None = None
@@ -31,24 +33,11 @@ class FakeServer:
     miscounts: int = 0
     babbles: bool = False
     answer: str | None = None
+    dies_after: int | None = None
+    logprob: float = -0.25
     asked: list[tuple[int, ...]] = field(default_factory=list)
     words: list[str] = field(default_factory=list)
     ids: dict[str, int] = field(default_factory=dict)
-
-    def healthy(self) -> bool:
-        return True
-
-    def context_len(self) -> int:
-        return self.context
-
-    def num_sequences(self) -> int | None:
-        return 1
-
-    def model_ids(self) -> tuple[str, ...]:
-        return ("fake",)
-
-    def close(self) -> None:
-        pass
 
     def tokenize(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]:
         plain = text if parse_special else text.replace("<|", "< |")
@@ -75,13 +64,15 @@ class FakeServer:
         stop: Sequence[str] = (),
         n_probs: int = 0,
     ) -> Completion:
+        if self.is_dead:
+            raise EngineError("connection refused", code="engine_unreachable")
         tokens = tuple(prompt_tokens)
         if self.truncates and len(tokens) > self.context:
             tokens = tokens[-self.context // 2 :]
-        if len(tokens) >= self.context and not self.truncates:
-            raise PromptTooLongError("too long", prompt_tokens=len(tokens), context_len=self.context)
         cached = _common(self.asked[-1], tokens) if cache_prompt and self.asked else 0
         self.asked.append(tokens)
+        if len(tokens) >= self.context:
+            raise PromptTooLongError("too long", prompt_tokens=len(tokens), context_len=self.context)
         answer = self.tokenize(self._answer(tokens), add_special=False, parse_special=False)
         if self.shifts:
             answer = (answer * self.context)[: self.context - len(tokens) + 8]
@@ -94,7 +85,13 @@ class FakeServer:
             decode_tokens_per_second=50.0,
             truncated=self.shifts,
             finish="length" if len(answer) > max_tokens else "stop",
+            top_logprobs=((TokenChoice(answer[0], self.words[answer[0]], self.logprob),),) * bool(n_probs),
         )
+
+    @property
+    def is_dead(self) -> bool:
+        """Whether as many prompts were asked as the server survives."""
+        return self.dies_after is not None and len(self.asked) >= self.dies_after
 
     def _answer(self, tokens: tuple[int, ...]) -> str:
         if self.answer is not None:

@@ -14,14 +14,13 @@ from ropewalk.errors import EngineError, UsageError
 from ropewalk.findings import Finding
 from ropewalk.planner.records import Launch
 from ropewalk.serving.arms import Arm
-from ropewalk.serving.client import ServerClient
 from ropewalk.serving.engines import command_of, launch_spec
 from ropewalk.serving.events import ArmEnded, ArmReady, ArmStarted, MemoryMarked, PromptSent
 from ropewalk.serving.mappings import Region, mappings
 from ropewalk.serving.memory_seen import memory_terms, thinned
 from ropewalk.serving.procmem import MemorySampler
-from ropewalk.serving.recall.exam import Exam
-from ropewalk.serving.recall.prompt import Builder, Prompt
+from ropewalk.serving.recall.exam import Answering, Exam
+from ropewalk.serving.recall.prompt import Builder, Prompt, longest_prompt
 from ropewalk.serving.recall.tasks import find_task
 from ropewalk.serving.recall.vocabulary import Vocabulary, make_frame
 from ropewalk.serving.records import ArmResult, LaunchSpec, MemorySample
@@ -36,11 +35,20 @@ UBATCH = 512  # llama.cpp b11434, common/common.h n_ubatch: what is evaluated at
 class Server(Protocol):
     """A started server as far as it is measured: :class:`ropewalk.serving.launcher.RunningServer`."""
 
-    pid: int
-    ready_seconds: float
-    report: ServerReport
-    client: ServerClient
-    findings: tuple[Finding, ...]
+    @property
+    def pid(self) -> int: ...
+
+    @property
+    def ready_seconds(self) -> float: ...
+
+    @property
+    def report(self) -> ServerReport: ...
+
+    @property
+    def client(self) -> Answering: ...
+
+    @property
+    def findings(self) -> tuple[Finding, ...]: ...
 
     def __enter__(self) -> Self: ...
 
@@ -153,7 +161,7 @@ class ArmRun:
         first = exam.builder.prompts(
             task, length=self.session.lengths[0], depths=depths_of(task, settings), seed=settings.seed
         )[0]
-        tokens = first.tokens[:UBATCH]
+        tokens = first.tokens[: min(UBATCH, longest_prompt(exam.context_len, answer_tokens=1))]
         began = time.monotonic()
         exam.client.complete(tokens, max_tokens=1, cache_prompt=False)
         self.session.pace.seen(0, len(tokens), time.monotonic() - began)
@@ -206,9 +214,7 @@ class ArmRun:
         pace = self.session.pace
         seconds = pace.seconds(0, step.length) if is_fresh else pace.question_seconds
         depth = prompt.question.depth
-        self.session.emit(
-            PromptSent(self.arm.name, step.task.name, step.length, depth, seconds if pace.is_known else None)
-        )
+        self.session.emit(PromptSent(self.arm.name, step.task.name, step.length, depth, seconds or None))
 
     def _mark(self, moment: str, sampler: MemorySampler) -> MemorySample | None:
         sample = sampler.mark(moment)

@@ -90,6 +90,8 @@ def _measure(session: Session, start: StartServer) -> Measurement:
     """All arms, one after the other; whatever happens, the store knows how it ended."""
     session.note(status="running", finished=None)
     session.emit(RunStarted(session.run_id, tuple(arm.name for arm in session.arms)))
+    if session.settings.minutes is None:
+        session.tell_grid()
     status: RunStatus = "failed"
     try:
         for arm in session.arms:

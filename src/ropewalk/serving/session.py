@@ -56,7 +56,11 @@ class Session:
         """From here on the grid is this one, for the arms to come and for whoever resumes the run."""
         self.settings = settings
         self.note(*findings, settings=settings_data(settings, arms=self.frame.settings["arms"]))
-        self.emit(GridChosen(self.lengths, settings.depths, settings.trials))
+        self.tell_grid()
+
+    def tell_grid(self) -> None:
+        """Say what will be asked."""
+        self.emit(GridChosen(self.lengths, self.settings.depths, self.settings.trials))
 
     def save(self, result: ArmResult) -> None:
         """Store what was seen of an arm so far."""

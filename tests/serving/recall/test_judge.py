@@ -99,6 +99,10 @@ def test_babble_up_to_the_budget_is_a_miss_after_an_opening_only() -> None:
     assert _judge(babble, opened=False) == "truncated"
 
 
+def test_a_list_that_the_budget_cuts_is_no_hit() -> None:
+    assert _judge(_completion(" 1234567, 76543", 16, finish="length")) == "wrong_needle"
+
+
 def test_the_value_before_the_budget_ends_is_a_hit() -> None:
     assert _judge(_completion(" 1234567. This is the number of", 16, finish="length")) == "hit"
 

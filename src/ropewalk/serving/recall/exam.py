@@ -4,16 +4,31 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from ropewalk.errors import EngineError
-from ropewalk.serving.client import Completion, PromptTooLongError, ServerClient
+from ropewalk.serving.client import Completion, PromptTooLongError
 from ropewalk.serving.recall.judge import Verdict, judge
 from ropewalk.serving.recall.prompt import Builder, Prompt
 from ropewalk.serving.recall.tasks import Task
+from ropewalk.serving.recall.vocabulary import Tokenizing
 from ropewalk.serving.records import Trial
+
+
+class Answering(Tokenizing, Protocol):
+    """The part of :class:`ropewalk.serving.client.ServerClient` that is examined."""
+
+    def complete(
+        self,
+        prompt_tokens: Sequence[int],
+        *,
+        max_tokens: int,
+        cache_prompt: bool,
+        stop: Sequence[str] = (),
+        n_probs: int = 0,
+    ) -> Completion: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +39,7 @@ class Exam:
     """
 
     arm: str
-    client: ServerClient
+    client: Answering
     builder: Builder
     context_len: int
     identity: Mapping[str, Any]

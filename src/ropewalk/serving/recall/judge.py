@@ -34,7 +34,12 @@ class Verdict:
 def judge(
     completion: Completion, prompt: Prompt, *, task: Task, max_tokens: int, context_len: int, opened: bool
 ) -> Verdict:
-    """The outcome of an answer; ``opened`` says that the prompt had begun the answer itself."""
+    """The outcome of an answer; ``opened`` says that the prompt had begun the answer itself.
+
+    An answer that ran out of tokens may have been cut. After an opening ("The magic number for X is") the
+    value comes next or not at all: there only an answer that stops inside the value, or before its own
+    budget, was cut. A free answer may still have been on its way.
+    """
     fault = _fault(completion, planned=len(prompt.tokens), context_len=context_len)
     if fault is not None:
         return fault
@@ -42,9 +47,12 @@ def judge(
     if answer is None:
         return Verdict("lost_to_reasoning", "the budget ended inside a thought")
     verdict = score(answer, prompt.question.expected, others=prompt.others, exact=task.exact)
-    if verdict.outcome == "miss" and _cut(
-        completion, answer, prompt.question.expected, max_tokens=max_tokens, opened=opened
-    ):
+    if completion.finish != "length":
+        return verdict
+    if verdict.outcome == "hit" and (begun := _begun(answer, prompt.others)):
+        return Verdict("wrong_needle", f"the answer goes on to {begun}", verdict.found)
+    ended_early = not opened or len(completion.tokens) < max_tokens
+    if verdict.outcome == "miss" and (ended_early or _begun(answer, prompt.question.expected)):
         return Verdict("truncated", f"the answer ends after {len(completion.tokens)} tokens", verdict.found)
     return verdict
 
@@ -102,21 +110,12 @@ def _fault(completion: Completion, *, planned: int, context_len: int) -> Verdict
     return None
 
 
-def _cut(
-    completion: Completion, answer: str, expected: Sequence[str], *, max_tokens: int, opened: bool
-) -> bool:
-    """Whether the answer ended for want of tokens rather than of memory.
-
-    After an opening ("The magic number for X is") the value comes next or not at all: there only an
-    answer that stops inside the value, or before its own budget, was cut. A free answer may still have
-    been on its way to the value.
-    """
-    if completion.finish != "length":
-        return False
-    if not opened or len(completion.tokens) < max_tokens:
-        return True
+def _begun(answer: str, values: Iterable[str]) -> str | None:
+    """The value in the middle of which the answer ends; two characters are no beginning."""
     tail = answer.rstrip()
-    return any(tail.endswith(value[:end]) for value in expected for end in range(3, len(value)))
+    return next(
+        (value for value in values if any(tail.endswith(value[:n]) for n in range(3, len(value)))), None
+    )
 
 
 def _holds(text: str, value: str, *, exact: bool) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
@@ -18,7 +19,7 @@ class Tokenizing(Protocol):
 
     def tokenize(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]: ...
 
-    def apply_template(self, messages: list[dict[str, str]]) -> str | None: ...
+    def apply_template(self, messages: Sequence[Mapping[str, str]]) -> str | None: ...
 
 
 @dataclass(slots=True)
