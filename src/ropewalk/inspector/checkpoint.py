@@ -26,7 +26,7 @@ def open_checkpoint(source: str | os.PathLike[str], *, keep_arrays: Collection[s
     path = Path(text)
     if not is_text(text):
         raise CheckpointError(f"the path {text!r} is not UTF-8 text", where={"file": ascii(text)})
-    if not _exists(path):
+    if not text or not _exists(path):
         return _open_hub(text, keep_arrays)
     if not path.is_dir():
         return _open_file(path, text, keep_arrays)

@@ -190,7 +190,8 @@ class _Reading:
         if missing:
             self._note_missing_shards(missing, index)
         self._note_misplaced(index, absent, unindexed)
-        if not (missing or absent or index.total_bytes in (None, self.tensors.total_bytes)):
+        complete = len(self.files) == len(index.shards) and not absent
+        if complete and index.total_bytes not in (None, self.tensors.total_bytes):
             self.add(
                 "total_size_mismatch", "warning",
                 f"{index.file} says {index.total_bytes:,} bytes in all, the headers "
