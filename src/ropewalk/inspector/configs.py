@@ -28,10 +28,11 @@ NESTING_KEYS = (
 ALIASES: dict[str, tuple[str, ...]] = {
     "num_hidden_layers": (
         "decoder_layers", "num_decoder_layers", "num_hidden_layers", "n_layer", "n_layers", "num_layers",
+        "num_transformer_layers",
     ),
     "hidden_size": ("hidden_size", "d_model", "n_embd", "dim", "model_dim"),
     "intermediate_size": (
-        "decoder_ffn_dim", "intermediate_size", "ffn_dim", "n_inner", "d_ff", "ffn_hidden_size",
+        "decoder_ffn_dim", "intermediate_size", "ffn_dim", "n_inner", "d_ff", "ffn_hidden_size", "hidden_dim",
     ),
     "vocab_size": ("vocab_size", "padded_vocab_size", "embedding_size"),
     "num_attention_heads": (
@@ -81,7 +82,7 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "mtp_layers": (
         "num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules", "mtp_num_layers",
     ),
-    "encoder_layers": ("encoder_layers",),
+    "encoder_layers": ("encoder_layers", "num_encoder_layers"),
     "max_source_positions": ("max_source_positions",),
     "is_encoder_decoder": ("is_encoder_decoder",),
     "dtype": ("dtype", "torch_dtype"),

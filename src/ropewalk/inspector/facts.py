@@ -40,7 +40,7 @@ _ASSUMED: dict[str, tuple[Source, str]] = {
 _STATED = (
     "max_position_embeddings", "sliding_window", "attention_chunk_size", "num_experts_per_tok",
     "num_shared_experts", "global_head_dim", "num_global_key_value_heads", "is_encoder_decoder",
-    "encoder_layers", "max_source_positions", "index_head_dim", "num_kv_shared_layers",
+    "max_source_positions", "index_head_dim", "num_kv_shared_layers",
 )  # fmt: skip
 _OPTIONAL = frozenset(_STATED) - {
     "max_position_embeddings", "sliding_window", "attention_chunk_size", "num_experts_per_tok",
@@ -183,6 +183,20 @@ def count_facts(
     if parameters.mtp != 0:
         facts["mtp_parameters"] = Fact(parameters.mtp, "tensor", "tensors of the MTP heads")
     return facts
+
+
+def encoder_facts(settings: Settings, places: Places) -> dict[str, Fact]:
+    """Blocks of the encoder half, whose keys and values the decoder keeps once per request."""
+    if settings.value("is_encoder_decoder") is not True:
+        return {}
+    blocks = [rows for rows in places.towers.get("encoder", []) if len(rows) > 1]
+    if blocks:
+        return {"encoder_layers": Fact(len(blocks), "tensor", "blocks of the encoder")}
+    stated = settings.fact("encoder_layers")
+    if stated is not None:
+        return {"encoder_layers": stated}
+    count = settings.raw("num_layers")  # T5
+    return {"encoder_layers": Fact(count if isinstance(count, int) else None, settings.source, "num_layers")}
 
 
 def dtype_fact(settings: Settings, places: Places) -> Fact:

@@ -59,6 +59,8 @@ def read_gguf(metadata: Mapping[str, Any]) -> Settings:
         for name, key in KEYS.items()
         if key in block
     }
+    if arch == "t5":
+        _read_t5(block, facts)
     _set_apart_mtp(facts)
     _name_global_heads(facts)
     _read_vocabulary(metadata, facts)
@@ -97,6 +99,17 @@ def _set_apart_mtp(facts: dict[str, Fact]) -> None:
     if blocks and mtp and isinstance(mtp.value, int) and 0 < mtp.value < blocks.value:
         detail = f"{blocks.detail} - {mtp.detail}"
         facts["num_hidden_layers"] = Fact(blocks.value - mtp.value, "gguf", detail)
+
+
+def _read_t5(block: Mapping[str, Any], facts: dict[str, Fact]) -> None:
+    """``block_count`` is the encoder's where the decoder has a count of its own (t5.cpp)."""
+    facts["is_encoder_decoder"] = Fact(True, "gguf", "general.architecture")
+    if "num_hidden_layers" in facts:
+        facts["encoder_layers"] = facts["num_hidden_layers"]
+    if "decoder_block_count" in block:
+        key = "t5.decoder_block_count"
+        count = require_count(block["decoder_block_count"], field_name=key, file=FILE, limit=MAX_LAYERS)
+        facts["num_hidden_layers"] = Fact(count, "gguf", key)
 
 
 def _name_global_heads(facts: dict[str, Fact]) -> None:

@@ -15,12 +15,14 @@ from ropewalk.inspector.evidence import BlockEvidence, layer_evidence
 from ropewalk.inspector.facts import (
     count_facts,
     dtype_fact,
+    encoder_facts,
     head_facts,
     identity_facts,
     shown_facts,
     stated_facts,
     tokenizer_limit,
 )
+from ropewalk.inspector.families import family_of
 from ropewalk.inspector.gguf_config import read_gguf
 from ropewalk.inspector.hold import (
     Disagreement,
@@ -63,12 +65,20 @@ def inspect_checkpoint(checkpoint: Checkpoint) -> Inspection:
     Raises :class:`CheckpointError` where there is no record to give: values that are no counts, no number
     of layers anywhere.
     """
-    settings = read_gguf(checkpoint.gguf) if checkpoint.format == "gguf" else read_config(checkpoint.config)
+    settings = _settings(checkpoint)
     names = sort_names(checkpoint.tensors)
     kind = kind_of(checkpoint, settings, names)
     if kind in ("adapter", "projector", "unknown"):
         return _inspect_part(checkpoint, settings, names, kind)
     return _Derivation(checkpoint, settings, names, kind).inspection()
+
+
+def _settings(checkpoint: Checkpoint) -> Settings:
+    """Those of the GGUF file, of config.json, or of Mistral's own params.json where that is all there is."""
+    if checkpoint.format == "gguf":
+        return read_gguf(checkpoint.gguf)
+    own = checkpoint.relatives.get("params.json")
+    return read_config(own if not checkpoint.config and isinstance(own, Mapping) else checkpoint.config)
 
 
 class _Derivation:
@@ -119,6 +129,7 @@ class _Derivation:
         self.findings += hold_storage(self.settings, self.quantization, self.facts["dtype"], blocks)
         self.facts |= choices(self.settings, self.evidence)
         self.facts |= count_facts(self.settings, parameters, self.facts["num_experts"].value)
+        self.facts |= encoder_facts(self.settings, self.places)
         self.facts["tokenizer_limit"] = tokenizer_limit(self.checkpoint)
         return Inspection(
             checkpoint=_summary(
@@ -218,7 +229,7 @@ class _Derivation:
 
     def _positions(self, positions: Fact, layers: list[Layer]) -> None:
         self.facts["position_embedding"] = positions
-        size = self.settings.integer("qk_rope_head_dim")
+        size = self.facts["qk_rope_head_dim"].value
         full = next((layer.heads.head_dim_k for layer in layers if layer.kind == "full"), None)
         head_dim = size or full or self.facts["head_dim"].value
         rope = rope_of(
@@ -234,7 +245,7 @@ class _Derivation:
 
     def _groups(self, layers: list[Layer]) -> tuple[LayerGroup, ...]:
         """The decoder of an encoder-decoder keeps the encoder's keys and values as well as its own."""
-        groups = group_layers(layers)
+        groups = group_layers(layers) * family_of(self.settings.model_type).caches_per_layer
         if self.facts["is_encoder_decoder"].value is not True:
             return groups
         cross = [Layer("cross", layer.heads) for layer in layers]

@@ -128,7 +128,9 @@ def _attention_among_states(settings: Settings, num_layers: int) -> Words | None
         full = kimi["full_attn_layers"]
         return [_choice(i + 1 in full, "full", "recurrent") for i in range(num_layers)]
     interval = settings.raw("full_attention_interval")
-    if isinstance(interval, int) and interval > 0 and settings.integer("ssm_num_heads"):  # Qwen3-Next
+    if not settings.integer("ssm_num_heads"):  # Ring and Ling linear; else Qwen3-Next
+        interval = settings.raw("layer_group_size")
+    if isinstance(interval, int) and interval > 0:
         return [_choice((i + 1) % interval == 0, "full", "recurrent") for i in range(num_layers)]
     return None
 

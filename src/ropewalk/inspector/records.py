@@ -108,7 +108,7 @@ class LayerGroup:
     ``indexer_head_dim`` is set where a sparse-attention indexer keeps keys of its own. ``compress_ratio``
     is set where only one pooled row per so many tokens is kept beyond the ``window`` (DeepSeek-V4).
     The decoder of an encoder-decoder keeps two things per block, so its blocks are in a ``full`` group
-    and in a ``cross`` group as well.
+    and in a ``cross`` group as well; where every block holds two attentions its groups are listed twice.
     """
 
     kind: LayerKind

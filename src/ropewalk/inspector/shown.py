@@ -63,7 +63,8 @@ def _block_fields(block: BlockEvidence, hidden_size: int | None) -> Iterator[tup
     """(field, value, tensor relative to the block)."""
     dense = block.inputs("down", hidden_size)
     if dense:
-        yield "intermediate_size", dense, block.roles["down"].name
+        both = 2 if _states_both_halves(block) else 1
+        yield "intermediate_size", both * dense, block.roles["down"].name
     for role in ("expert_down", "down"):
         weight = block.roles.get(role)
         if weight is not None and (role == "expert_down" or len(weight.shape) == 3):
@@ -74,6 +75,12 @@ def _block_fields(block: BlockEvidence, hidden_size: int | None) -> Iterator[tup
         yield "q_lora_rank", rank, block.roles["q_a_norm"].name
     if block.mixer == "latent":
         yield from _latent_fields(block, hidden_size)
+
+
+def _states_both_halves(block: BlockEvidence) -> bool:
+    """Qwen 1 counts gate and up-projection together; only there a gate ``w1`` meets a ``c_proj``."""
+    names = {weight.name for weight in block.weights}
+    return {"mlp.w1.weight", "mlp.w2.weight", "mlp.c_proj.weight"} <= names
 
 
 def _expert_fields(weight: Weight, hidden_size: int | None) -> Iterator[tuple[str, int, str]]:

@@ -26,6 +26,9 @@ def unknown_findings(settings: Settings, layers: Sequence[Layer]) -> list[Findin
     if words:
         message = f"layer types {', '.join(words)} are not known; they count as full attention"
         found.append(Finding("unknown_layer_type", "warning", message, {"values": words}))
+    if any(layer.kind == "recurrent" and not layer.state for layer in layers):
+        message = "the size of the state that the recurrent layers keep is not known; it is left out"
+        found.append(Finding("state_unknown", "warning", message, {"model_type": settings.model_type}))
     known = class_defaults(settings.model_type) or is_family(settings.model_type)
     if known or settings.format == "gguf" or settings.model_type is None:
         return found

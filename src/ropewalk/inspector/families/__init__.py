@@ -10,6 +10,7 @@ from ropewalk.inspector.families import (
     gpt2,
     granitemoehybrid,
     jamba,
+    longcat_flash,
     mamba,
     minimax,
     nemotron_h,
@@ -21,6 +22,6 @@ from ropewalk.inspector.families.base import Family, family_of, is_family
 __all__ = ["Family", "family_of", "is_family"]
 
 _REGISTERED = (
-    afmoe, baichuan, bert, bloom, cohere2, exaone4, gpt2, granitemoehybrid, jamba, mamba, minimax,
-    nemotron_h, rwkv, t5,
+    afmoe, baichuan, bert, bloom, cohere2, exaone4, gpt2, granitemoehybrid, jamba, longcat_flash,
+    mamba, minimax, nemotron_h, rwkv, t5,
 )  # fmt: skip

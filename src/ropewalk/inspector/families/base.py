@@ -19,7 +19,9 @@ class Family:
     ``positions`` names the position embedding where it is not rotary, or None where it is. ``nope_words``
     are the words of layers (see ``patterns``) that do not rotate in a model that has sliding layers too.
     ``state`` gives the state of a recurrent layer that fields alone do not describe. ``encoder_only``
-    models keep no cache; ``all_recurrent`` ones have no attention, which no field says.
+    models keep no cache; ``all_recurrent`` ones have no attention, which no field says. With
+    ``caches_per_layer`` above one every layer keeps so many times what its group says, and the groups are
+    repeated.
     """
 
     model_types: tuple[str, ...]
@@ -28,6 +30,7 @@ class Family:
     state: StateRule | None = None
     encoder_only: bool = False
     all_recurrent: bool = False
+    caches_per_layer: int = 1
 
 
 _FAMILIES: dict[str, Family] = {}
