@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ropewalk.inspector.records import LayerGroup
 from ropewalk.planner.caches import CacheType
-from ropewalk.planner.layers_cache import kept_tokens, layer_token_bytes, state_elements
+from ropewalk.planner.layers_cache import kept_rows, layer_token_bytes, state_elements
 from ropewalk.planner.machine import Machine
 from ropewalk.planner.params import linear_parameters
 from ropewalk.planner.records import Compute, Decode, Mask, Prefill, Speed
@@ -52,7 +52,8 @@ def group_cells(group: LayerGroup, tokens: int, encoder_len: int | None = None) 
     if group.kind == "chunked" and group.window:
         return chunk_cells(tokens, group.window)
     if group.window:
-        return window_cells(tokens, group.window)
+        pooled = causal_cells(tokens) // group.compress_ratio if group.compress_ratio else 0
+        return window_cells(tokens, group.window) + pooled
     return causal_cells(tokens)
 
 
@@ -91,11 +92,13 @@ def pair_values(shape: ModelShape, group: LayerGroup) -> int:
 
     Latent attention is priced as prefill does it, with keys and values projected up.
     """
+    heads = group.num_attention_heads or shape.num_attention_heads
     if group.kind == "latent":
-        return shape.num_attention_heads * (shape.latent_key_dim + shape.latent_value_dim)
+        if not shape.kv_lora_rank:  # the row itself is key and value of every head
+            return heads * 2 * (group.head_dim_k or 0)
+        return heads * (shape.latent_key_dim + shape.latent_value_dim)
     if group.kind in ("recurrent", "none"):
         return 0
-    heads = group.num_attention_heads or shape.num_attention_heads
     return heads * ((group.head_dim_k or 0) + (group.head_dim_v or 0))
 
 
@@ -122,19 +125,19 @@ def _crossover(shape: ModelShape, linear: int) -> int | None:
 
 def _twice_cells(group: LayerGroup, tokens: int) -> int:
     reach = group.window or tokens
-    return tokens**2 if tokens <= reach else (2 * tokens - reach) * reach
+    pooled = tokens**2 // group.compress_ratio if group.compress_ratio else 0
+    return (tokens**2 if tokens <= reach else (2 * tokens - reach) * reach) + pooled
 
 
 def _decode_attention(shape: ModelShape, context_len: int) -> int:
     return sum(
-        2 * pair_values(shape, group) * group.count * kept_tokens(group, context_len)
-        for group in shape.layers
+        2 * pair_values(shape, group) * group.count * kept_rows(group, context_len) for group in shape.layers
     )
 
 
 def _cache_bytes_read(shape: ModelShape, context_len: int, key: CacheType, value: CacheType) -> int:
     rows = sum(
-        layer_token_bytes(group, key, value) * group.count * kept_tokens(group, context_len)
+        layer_token_bytes(group, key, value) * group.count * kept_rows(group, context_len)
         for group in shape.layers
         if group.kind != "cross"
     )

@@ -1,8 +1,8 @@
 """What a model needs to keep for a sequence, layer by layer, before any engine rounds it.
 
 Keys and values of an attention layer grow by one row per token (``full``, ``latent``), stop growing at
-the window (``sliding``, ``chunked``), or are fixed (``cross``: one row per encoder token). A recurrent
-layer keeps a state of constant size. ``shared`` layers read another layer's cache.
+the window (``sliding``, ``chunked``), or are fixed (``cross``: one row per encoder token). A state is of
+constant size; some layers keep one beside keys and values. ``shared`` layers read another layer's cache.
 """
 
 from __future__ import annotations
@@ -49,9 +49,15 @@ def layer_token_bytes(group: LayerGroup, key: CacheType, value: CacheType) -> in
     return key.row_bytes(heads, group.head_dim_k or 0) + value.row_bytes(heads, group.head_dim_v or 0)
 
 
-def kept_tokens(group: LayerGroup, context_len: int) -> int:
-    """Tokens of one sequence that a layer of this group still reads at ``context_len``."""
-    return min(context_len, group.window) if group.window else context_len
+def kept_rows(group: LayerGroup, context_len: int) -> int:
+    """Rows of one sequence that a layer of this group still reads at ``context_len``.
+
+    A window and, where the layer pools what is older, one row per ``compress_ratio`` tokens.
+    """
+    if not group.window:
+        return context_len
+    pooled = context_len // group.compress_ratio if group.compress_ratio else 0
+    return min(context_len, group.window) + pooled
 
 
 def state_elements(group: LayerGroup) -> int:
@@ -77,9 +83,10 @@ def logical_cache(
         if group.kind == "cross":
             cross += row * (encoder_len or context_len)
         else:
-            token += row
-            kv += row * kept_tokens(group, context_len)
+            token += row // (group.compress_ratio or 1)
+            kv += row * kept_rows(group, context_len)
         if group.indexer_head_dim:
-            indexer += key.row_bytes(1, group.indexer_head_dim) * group.count * context_len
+            pooled = context_len // (group.compress_ratio or 1)
+            indexer += key.row_bytes(1, group.indexer_head_dim) * group.count * pooled
         state += state_elements(group) * group.count
     return LogicalCache(token, kv, indexer, cross, state)

@@ -29,6 +29,7 @@ def shape_of(
     """
     weights = inspection.weights
     shape = ModelShape(
+        stored_as=inspection.checkpoint.format,
         layers=inspection.layers,
         num_layers=max((index + 1 for group in inspection.layers for index in group.indices), default=0),
         hidden_size=_need(inspection, "hidden_size"),

@@ -40,7 +40,7 @@ def make_plan(
     _check(request)
     rules = ENGINES[request.engine]
     shape = shape_of(inspection, draft=draft, projector=projector, mtp=request.mtp)
-    key, value = rules.types_of(shape, request)
+    key, value = rules.types_of(shape, request, machine)
     usable = rules.usable_bytes(request, machine)
     priced = rules.pricer(shape, request, machine).price(request.context_len, request.num_sequences)
     memory = memory_of(priced, usable)

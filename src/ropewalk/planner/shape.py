@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from ropewalk.inspector.records import Block, LayerGroup, WeightBytes
+from ropewalk.inspector.records import Block, Format, LayerGroup, WeightBytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +26,7 @@ class ModelShape:
     encoder reads the prompt, so that it is as long as the context.
     """
 
+    stored_as: Format
     layers: tuple[LayerGroup, ...]
     num_layers: int
     hidden_size: int
@@ -57,6 +58,11 @@ class ModelShape:
     def has_dense_blocks(self) -> bool:
         """Whether some blocks of a model with experts have none (the first ones of DeepSeek-V3)."""
         return not all(self.weights.experts)
+
+    @property
+    def pools_tokens(self) -> bool:
+        """Whether layers keep one row for several tokens: no engine's layout of those was checked."""
+        return any(group.compress_ratio for group in self.layers)
 
     @property
     def cached_layers(self) -> tuple[LayerGroup, ...]:

@@ -52,7 +52,7 @@ def compute_buffer(
     rows = _rows(slots)
     lengths = _cache_lengths(shape, slots)
     fixed = 32 + _rotation(shape, key, value) * len(lengths)
-    widest = Span.widest([_feed_forward(shape), *(_mixer(shape, g, slots) for g in shape.layers)])
+    widest = Span.widest([_feed_forward(shape), *_mixers(shape, slots)])
     if flash:
         # Masks in f16; positions, indices and output rows take 36 bytes a token, 20 more per second cache.
         inputs = 36 + 20 * (len(lengths) - 1)
@@ -68,17 +68,33 @@ def _without_flash(
     """Scores of every head beside f32 masks; values are stored transposed, by one index per element."""
     inputs = 28 + 12 * (len(lengths) - 1)
     inputs += 8 * len(lengths) * max((_kv_values(group) for group in shape.layers), default=0)
-    heads = max((_head_values(shape, group) for group in shape.layers), default=0)
-    # A quantised key is multiplied as it is stored: one f32 copy of the queries less.
-    copies = 8 if key.quantised else 12
-    scores = 12 * shape.hidden_size + copies * heads + 4 * shape.num_attention_heads * max(lengths)
     masks = 4 * rows * sum(lengths)
     low, high = (
-        masks + rows * (max(4 * values, scores) + inputs) + fixed for values in (widest.low, widest.high)
+        masks + rows * (max(4 * values, scores) + inputs) + fixed
+        for values, scores in zip(
+            (widest.low, widest.high), _score_bytes(shape, max(lengths), key), strict=True
+        )
     )
     percent_low, percent_high = _FRAGMENTED
     low = low * percent_low // 100 if len(lengths) > 1 else low
     return Bounds(low, high, high * percent_high // 100)
+
+
+def _score_bytes(shape: ModelShape, cells: int, key: CacheType) -> tuple[int, int]:
+    """Bytes per token while scores exist: lower and upper bound over the kinds of attention."""
+    spans = [Span(0, 0)]
+    for group in shape.layers:
+        scores = 4 * (group.num_attention_heads or shape.num_attention_heads) * cells
+        if group.kind == "latent":
+            mixer = _latent(shape, group)
+            spans.append(Span(4 * mixer.low + scores, 4 * mixer.high + scores))
+        elif group.head_dim_k:
+            # A quantised key is multiplied as it is stored: one f32 copy of the queries less.
+            copies = 8 if key.quantised else 12
+            beside = 12 * shape.hidden_size + copies * _head_values(shape, group)
+            spans.append(Span(beside + scores, beside + scores))
+    widest = Span.widest(spans)
+    return widest.low, widest.high
 
 
 def _rows(slots: Slots) -> int:
@@ -122,22 +138,31 @@ def _feed_forward(shape: ModelShape) -> Span:
     return Span.widest(spans)
 
 
-def _mixer(shape: ModelShape, group: LayerGroup, slots: Slots) -> Span:
+def _mixers(shape: ModelShape, slots: Slots) -> list[Span]:
     """Numbers per token while attention or a recurrent layer runs.
 
     Bounds of what b11549 reserves for 20 made-up shapes; only models with narrow feed-forwards reach them.
     """
+    spans = [_attention(shape, group) for group in shape.layers if group.head_dim_k]
+    return spans + [_recurrent(shape.hidden_size, group, slots) for group in shape.layers if group.state]
+
+
+def _attention(shape: ModelShape, group: LayerGroup) -> Span:
     hidden = shape.hidden_size
-    if group.kind == "recurrent":
-        return _recurrent(hidden, group, slots)
-    heads = _head_values(shape, group)
     if group.kind == "latent":
-        num_heads = group.num_attention_heads or shape.num_attention_heads
-        row = 2 * shape.kv_lora_rank + shape.latent_rotary_dim + shape.latent_key_dim + shape.latent_value_dim
-        projected = num_heads * row + 4 * hidden
-        return Span(projected * 85 // 100, projected)
+        return _latent(shape, group)
+    heads = _head_values(shape, group)
     low = min(5 * hidden + 2 * heads, 3 * hidden + 3 * heads)
     return Span(low, max(low, 3 * hidden + 3 * heads + 2 * _kv_values(group)))
+
+
+def _latent(shape: ModelShape, group: LayerGroup) -> Span:
+    """Queries before and after absorption, the latent values, and the values of every head."""
+    num_heads = group.num_attention_heads or shape.num_attention_heads
+    width = shape.kv_lora_rank or group.head_dim_k or 0
+    row = 2 * width + shape.latent_rotary_dim + shape.latent_key_dim + shape.latent_value_dim
+    projected = num_heads * row + 4 * shape.hidden_size
+    return Span(projected * 85 // 100, projected)
 
 
 def _recurrent(hidden: int, group: LayerGroup, slots: Slots) -> Span:

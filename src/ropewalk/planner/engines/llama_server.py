@@ -18,7 +18,7 @@ from ropewalk.planner.parallel import split_layers
 from ropewalk.planner.records import Basis, KvCache, MemoryTerm, PlanRequest
 from ropewalk.planner.shape import ModelShape
 from ropewalk.planner.terms import CACHES, DeviceMemory, Priced, estimate, exact
-from ropewalk.units import MIB
+from ropewalk.units import MIB, format_tokens
 
 # ggml block sizes, llama.cpp b11434 ggml/src/ggml-common.h; the types -ctk and -ctv take.
 CACHE_TYPES = cache_types(
@@ -46,7 +46,7 @@ _PROCESS_SPREAD = 15 * MIB
 _GPU_PROCESS = (139_586_437, 268_435_456, 590_558_003)
 
 
-def types_of(shape: ModelShape, request: PlanRequest) -> tuple[CacheType, CacheType]:
+def types_of(shape: ModelShape, request: PlanRequest, machine: Machine) -> tuple[CacheType, CacheType]:
     """The cache types of keys and values; ``auto`` is f16. Raises :class:`UsageError`.
 
     Latent attention keeps one row for both, so the values' type follows the keys'.
@@ -74,7 +74,7 @@ def usable_bytes(request: PlanRequest, machine: Machine) -> int | None:
 
 def pricer(shape: ModelShape, request: PlanRequest, machine: Machine) -> LlamaPricer:
     """Place the layers. Raises :class:`UsageError` for a cache type that ggml has not."""
-    key, value = types_of(shape, request)
+    key, value = types_of(shape, request, machine)
     num_gpus = 0
     if device_of(request, machine) == "gpu" and request.gpu_layers != 0:
         num_gpus = request.tensor_parallel * request.pipeline_parallel
@@ -108,7 +108,7 @@ class LlamaPricer:
             swa_full=self.request.swa_full,
         )
         devices = [self._device(gpu, slots) for gpu in range(self.num_gpus)]
-        devices.append(self._host(slots))
+        devices.append(self.host(slots))
         logical = self._logical(self.shape.layers, context_len)
         state = logical.state_elements * STATE_BYTES
         kv = KvCache(
@@ -122,7 +122,8 @@ class LlamaPricer:
         )
         return Priced(tuple(devices), kv, logical.terms(num_sequences, state_bytes=state))
 
-    def _host(self, slots: Slots) -> DeviceMemory:
+    def host(self, slots: Slots) -> DeviceMemory:
+        """Host memory: all of it on a CPU, embedding and logits beside GPUs."""
         shape = self.shape
         terms = [*self._weights(None), *self._caches(None, slots)]
         logits = slots.num_slots * shape.vocab_size * 4
@@ -180,14 +181,16 @@ class LlamaPricer:
             if group.kind != "cross":  # recomputed from the encoder's output, src/models/t5.cpp:170
                 kv += cells * layer_token_bytes(group, self.key, self.value)
             if group.indexer_head_dim:
-                indexer += cells * self.key.row_bytes(1, group.indexer_head_dim)
+                pooled = slots.streams * slots.cells // (group.compress_ratio or 1) * count
+                indexer += pooled * self.key.row_bytes(1, group.indexer_head_dim)
             states += count * slots.num_slots * state_elements(group) * STATE_BYTES
         sizes = {
             "kv_cache": (kv, "cells of 256, src/llama-kv-cache.cpp:217"),
             "state": (states, "f32 for every slot, src/llama-memory-recurrent.cpp:101"),
             "indexer_cache": (indexer, "one key per token of the indexer"),
         }
-        return [exact(name, size, source) for name, (size, source) in sizes.items() if size]
+        basis: Basis = "estimate" if self.shape.pools_tokens else "exact"
+        return [exact(name, size, source, basis=basis) for name, (size, source) in sizes.items() if size]
 
     def _compute(self, gpu: int | None, slots: Slots) -> MemoryTerm:
         flash = self.request.flash_attn != "off"
@@ -260,9 +263,18 @@ class LlamaPricer:
 
 
 def findings(shape: ModelShape, request: PlanRequest, machine: Machine) -> list[Finding]:
-    """What llama-server refuses, and what it shares or divides among slots."""
-    _, value = types_of(shape, request)
-    found = []
+    """What llama-server refuses, and what its slots share."""
+    key, value = types_of(shape, request, machine)
+    found = [*_misaligned(shape, key, value)]
+    if _latent(shape) and key != value:
+        found.append(
+            Finding(
+                "cache_types_must_match",
+                "error",
+                f"latent attention keeps one row for keys and values: not {key.name} and {value.name}",
+                {"flag": "--cache-type-v", "k": key.name, "v": value.name},
+            )
+        )
     if value.quantised and request.flash_attn == "off" and not _latent(shape):
         found.append(
             Finding(
@@ -272,6 +284,45 @@ def findings(shape: ModelShape, request: PlanRequest, machine: Machine) -> list[
                 {"flag": "--cache-type-v", "value": value.name, "flash_attn": request.flash_attn},
             )
         )
+    if request.kv_unified and request.num_sequences > 1:
+        cells = request.context_len * request.num_sequences
+        found.append(
+            Finding(
+                "pool_shared",
+                "info",
+                f"{request.num_sequences} slots share one pool of {format_tokens(cells)} tokens: a longer "
+                "sequence takes from the others",
+                {"flag": "--kv-unified", "kv_cells": cells, "num_sequences": request.num_sequences},
+            )
+        )
+    if shape.stored_as == "safetensors":
+        found.append(
+            Finding(
+                "needs_conversion",
+                "warning",
+                "llama-server reads GGUF: this plan is for a conversion that keeps every dtype",
+                {"format": shape.stored_as},
+            )
+        )
+    return found
+
+
+def _misaligned(shape: ModelShape, key: CacheType, value: CacheType) -> list[Finding]:
+    """ggml quantises rows of whole blocks: the head's width must divide by them."""
+    sides = (("--cache-type-k", key, "head_dim_k"), ("--cache-type-v", value, "head_dim_v"))
+    found = []
+    for flag, kind, side in sides:
+        dims = {getattr(group, side) or 0 for group in shape.layers}
+        odd = sorted(dim for dim in dims if dim % kind.block_len)
+        if odd:
+            found.append(
+                Finding(
+                    "cache_type_misaligned",
+                    "error",
+                    f"{kind.name} stores blocks of {kind.block_len} values, a head has {odd[0]}",
+                    {"flag": flag, "value": kind.name, "head_dim": odd[0], "block_len": kind.block_len},
+                )
+            )
     return found
 
 

@@ -42,7 +42,8 @@ class Slots:
         if not group.window or self.swa_full:
             return self.cells
         windows = group.window * (self.num_slots if self.unified else 1)
-        return pad(min(self.cells, windows + self.n_ubatch))
+        pooled = self.cells // group.compress_ratio if group.compress_ratio else 0
+        return pad(min(self.cells, windows + self.n_ubatch)) + pooled
 
 
 def resolve_slots(

@@ -28,7 +28,9 @@ class EngineRules(Protocol):
         """The cache types worth a row in the table of what fits."""
         ...
 
-    def types_of(self, shape: ModelShape, request: PlanRequest) -> tuple[CacheType, CacheType]:
+    def types_of(
+        self, shape: ModelShape, request: PlanRequest, machine: Machine
+    ) -> tuple[CacheType, CacheType]:
         """The cache types of keys and values. Raises :class:`UsageError` for one it does not have."""
         ...
 

@@ -31,7 +31,7 @@ _GPU_PROCESS = (139_586_437, 365_072_220, 590_558_003)
 _CPU_PROCESS = (325 * MIB, 650 * MIB, 1300 * MIB)
 
 
-def types_of(shape: ModelShape, request: PlanRequest) -> tuple[CacheType, CacheType]:
+def types_of(shape: ModelShape, request: PlanRequest, machine: Machine) -> tuple[CacheType, CacheType]:
     """The cache has the model's dtype unless it is loaded in another. Raises :class:`UsageError`."""
     if request.cache_type_k != request.cache_type_v:
         raise UsageError(
@@ -59,7 +59,7 @@ def findings(shape: ModelShape, request: PlanRequest, machine: Machine) -> list[
 def pricer(shape: ModelShape, request: PlanRequest, machine: Machine) -> TransformersPricer:
     """Raises :class:`UsageError` where ranks or stages do not divide the model."""
     check_tensor_parallel(shape.num_attention_heads, request.tensor_parallel)
-    key, _ = types_of(shape, request)
+    key, _ = types_of(shape, request, machine)
     stages = pipeline_stages(shape.num_layers, request.pipeline_parallel)
     return TransformersPricer(
         shape=shape,

@@ -25,7 +25,7 @@ from ropewalk.planner.records import Basis, KvCache, MemoryTerm, PlanRequest
 from ropewalk.planner.shape import ModelShape
 from ropewalk.planner.terms import CACHES, DeviceMemory, Priced, estimate, exact
 from ropewalk.planner.weights import stage_weights
-from ropewalk.units import GIB
+from ropewalk.units import GIB, format_bytes
 
 # v1/kv_cache_interface.py and mla_attention.py:1360 of vLLM 0.32; per-token-head scales are f32.
 _SHARED_TYPES = (
@@ -61,7 +61,7 @@ def device_of(request: PlanRequest, machine: Machine) -> DeviceKind:
     return "cpu" if request.device == "cpu" else "gpu"
 
 
-def types_of(shape: ModelShape, request: PlanRequest) -> tuple[CacheType, CacheType]:
+def types_of(shape: ModelShape, request: PlanRequest, machine: Machine) -> tuple[CacheType, CacheType]:
     """The one cache type, twice; ``auto`` is the model's dtype. Raises :class:`UsageError`."""
     if request.cache_type_k != request.cache_type_v:
         raise UsageError(
@@ -69,11 +69,16 @@ def types_of(shape: ModelShape, request: PlanRequest) -> tuple[CacheType, CacheT
             where={"flag": "--cache-type", "k": request.cache_type_k, "v": request.cache_type_v},
         )
     if request.cache_type_k == "auto":
-        kind = CacheType("auto", 1, shape.dtype_bytes)
+        kind = CacheType("auto", 1, _dtype_bytes(shape))
     else:
-        table = CPU_TYPES if request.device == "cpu" else GPU_TYPES
+        table = CPU_TYPES if device_of(request, machine) == "cpu" else GPU_TYPES
         kind = find_cache_type(table, request.cache_type_k, engine="vLLM")
     return kind, kind
+
+
+def _dtype_bytes(shape: ModelShape) -> int:
+    """``--dtype auto`` loads float32 in 16 bits (config/model.py, _resolve_auto_dtype)."""
+    return min(shape.dtype_bytes, 2)
 
 
 def usable_bytes(request: PlanRequest, machine: Machine) -> int | None:
@@ -105,11 +110,12 @@ def pricer(shape: ModelShape, request: PlanRequest, machine: Machine) -> VllmPri
     """Work out the pool and the shards. Raises :class:`UsageError` where the ranks do not divide."""
     check_tensor_parallel(shape.num_attention_heads, request.tensor_parallel)
     device = device_of(request, machine)
-    key, _ = types_of(shape, request)
-    paging = Paging(device, request.tensor_parallel, key, shape.dtype_bytes, shape.state_dtype_bytes)
+    key, _ = types_of(shape, request, machine)
+    paging = Paging(device, request.tensor_parallel, key, _dtype_bytes(shape), shape.state_dtype_bytes)
     stages = pipeline_stages(shape.num_layers, request.pipeline_parallel)
     whole = replace(paging, tensor_parallel=1)
-    states = [group for group in shape.layers if group.kind == "recurrent"]
+    states = [group for group in shape.layers if group.state]
+    weights = stage_weights(shape, shape.weights, stages, request.tensor_parallel)
     return VllmPricer(
         shape=shape,
         request=request,
@@ -118,8 +124,9 @@ def pricer(shape: ModelShape, request: PlanRequest, machine: Machine) -> VllmPri
         cache_type=key,
         stages=stages,
         block_size=block_size(shape, paging),
-        pool=make_pool(buckets_of(shape, paging)),
-        weights=tuple(stage_weights(shape, shape.weights, stages, request.tensor_parallel)),
+        # Chunked attention switches the hybrid manager off (config/vllm.py:2170-2196).
+        pool=make_pool(buckets_of(shape, paging), hybrid=all(g.kind != "chunked" for g in shape.layers)),
+        weights=tuple(size * _dtype_bytes(shape) // shape.dtype_bytes for size in weights),
         sequence_state_bytes=sum(state_bytes(group, whole) * group.count for group in states),
     )
 
@@ -150,6 +157,15 @@ class VllmPricer:
         if any(group.kind == "latent" for group in self.shape.layers):
             return context_len
         return batched * len(self.stages)
+
+    def bytes_per_block(self, number: int) -> int:
+        """Bytes of one block on each rank of a stage."""
+        return self.pool.bytes_per_block(self._pool_stage(number))
+
+    def request_blocks(self, context_len: int) -> int:
+        """Blocks that one request of this length may claim."""
+        batched = batched_tokens(self.request, self.machine, context_len=context_len)
+        return self.pool.request_blocks(context_len, self.in_flight(context_len, batched))
 
     def price(self, context_len: int, num_sequences: int) -> Priced:
         """The pool holds every sequence's blocks and the one block that vLLM never hands out."""
@@ -194,14 +210,14 @@ class VllmPricer:
         return (first, last + drafts) if number == len(self.stages) - 1 else (first, last)
 
     def _caches(self, stage: tuple[int, int], blocks: list[int], num_sequences: int) -> list[MemoryTerm]:
-        sizes = self.pool.cache_bytes(stage, [count * num_sequences for count in blocks])
-        null_block = self.pool.bytes_per_block(stage)
-        first = next(iter(sizes), "kv_cache")
-        sizes[first] = sizes.get(first, 0) + null_block
-        return [
-            exact(name, size, f"blocks of {self.block_size} tokens and one null block", basis="engine_rule")
-            for name, size in sizes.items()
-        ]
+        counts = [count * num_sequences for count in blocks]
+        alone = len(counts) == 1
+        sizes = self.pool.cache_bytes(stage, [counts[0] + 1] if alone else counts)
+        if len(counts) > 1:
+            sizes["kv_cache"] = sizes.get("kv_cache", 0) + self.pool.bytes_per_block(stage)
+        source = f"blocks of {self.block_size} tokens and one null block"
+        basis: Basis = "estimate" if self.shape.pools_tokens else "engine_rule"
+        return [exact(name, size, source, basis=basis) for name, size in sizes.items()]
 
     def _beside(self, context_len: int, num_sequences: int, batched: int) -> list[MemoryTerm]:
         workspace = latent_workspace(
@@ -247,5 +263,41 @@ class VllmPricer:
 
 
 def findings(shape: ModelShape, request: PlanRequest, machine: Machine) -> list[Finding]:
-    """Nothing that vLLM would refuse is left after the types and ranks were checked."""
-    return []
+    """What vLLM would refuse at start: a layout for another width, memory that is not free."""
+    found = []
+    kind, _ = types_of(shape, request, machine)
+    widths = {group.head_dim_k for group in shape.layers if group.kind == "latent"}
+    if kind.name.endswith("_ds_mla") and widths != {kind.block_len}:
+        found.append(
+            Finding(
+                "cache_type_misaligned",
+                "error",
+                f"{kind.name} stores latent rows of {kind.block_len} values, which this model has not",
+                {"flag": "--cache-type", "value": kind.name, "widths": sorted(w or 0 for w in widths)},
+            )
+        )
+    if device_of(request, machine) == "gpu" and machine.memory_bytes and machine.free_bytes is not None:
+        found += _not_free(machine.memory_bytes, machine.free_bytes)
+    return found
+
+
+def requested_bytes(total_bytes: int, percent: int = UTILIZATION_PERCENT) -> int:
+    """What a server asks for: a share of the whole device, rounded up, whatever is free of it."""
+    return -(-total_bytes * percent // 100)
+
+
+def _not_free(total: int, free: int) -> list[Finding]:
+    requested = requested_bytes(total)
+    if requested <= free:
+        return []
+    percent = free * 100 // total
+    return [
+        Finding(
+            "memory_in_use",
+            "error",
+            f"vLLM takes {UTILIZATION_PERCENT} % of {format_bytes(total)}, {format_bytes(requested)}, but "
+            f"{format_bytes(free)} are free: --gpu-memory-utilization {percent / 100:.2f} at most, or "
+            "--kv-cache-memory-bytes",
+            {"requested_bytes": requested, "free_bytes": free, "max_percent": percent},
+        )
+    ]

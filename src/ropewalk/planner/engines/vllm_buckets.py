@@ -15,9 +15,6 @@ from ropewalk.planner.shape import ModelShape
 
 _DEFAULT_BLOCK = {"gpu": 16, "cpu": 128}  # config/cache.py; CPU_ATTN prefers 128
 _LATENT_ALIGNMENT = 128  # hybrids with latent attention, platforms/interface.py:1080
-_KINDS: dict[str, BucketKind] = {
-    "full": "full", "latent": "full", "sliding": "sliding", "chunked": "chunked", "cross": "cross",
-}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +35,16 @@ def buckets_of(shape: ModelShape, paging: Paging) -> tuple[Bucket, ...]:
     for group in shape.cached_layers:
         if group.kind in GROWING or group.kind == "cross":
             buckets.append(_attention(shape, group, paging, block))
-        elif group.kind == "recurrent":
+        if group.state:
             buckets.append(_state(shape, group, paging, block))
+        # What is pooled keeps one row per so many tokens of a block.
+        ratio = group.compress_ratio or 1
+        if ratio > 1:
+            page = block * _token_bytes(group, paging) // ratio
+            buckets.append(Bucket("full", group.indices, page, block))
         if group.indexer_head_dim:
             # fp8 keys with one f32 scale per 128 values, models/deepseek_v2.py:731.
-            page = block * group.indexer_head_dim * 132 // 128
+            page = block * group.indexer_head_dim * 132 // 128 // ratio
             buckets.append(Bucket("full", group.indices, page, block, term="indexer_cache"))
     return tuple(buckets)
 
@@ -51,7 +53,7 @@ def block_size(shape: ModelShape, paging: Paging) -> int:
     """Tokens per block: the backend's own, or as many as make an attention page hold a state."""
     latent = any(group.kind == "latent" for group in shape.layers)
     size = 16 if latent else _DEFAULT_BLOCK[paging.device]
-    states = [state_bytes(group, paging) for group in shape.layers if group.kind == "recurrent"]
+    states = [state_bytes(group, paging) for group in shape.layers if group.state]
     tokens = [_token_bytes(group, paging) for group in shape.layers if group.kind in GROWING]
     if not states or not tokens:
         return size
@@ -61,7 +63,7 @@ def block_size(shape: ModelShape, paging: Paging) -> int:
 
 def _attention(shape: ModelShape, group: LayerGroup, paging: Paging, block: int) -> Bucket:
     return Bucket(
-        kind=_KINDS[group.kind],
+        kind=_kind(group),
         layers=group.indices,
         page_bytes=block * _token_bytes(group, paging),
         block_size=block,
@@ -69,6 +71,12 @@ def _attention(shape: ModelShape, group: LayerGroup, paging: Paging, block: int)
         pages=-(-(shape.encoder_len or 0) // block) if group.kind == "cross" else 0,
         term="cross_attention_cache" if group.kind == "cross" else "kv_cache",
     )
+
+
+def _kind(group: LayerGroup) -> BucketKind:
+    if group.kind in ("cross", "chunked"):
+        return group.kind
+    return "sliding" if group.window else "full"
 
 
 def _state(shape: ModelShape, group: LayerGroup, paging: Paging, block: int) -> Bucket:
