@@ -122,10 +122,11 @@ def _attention_among_states(settings: Settings, num_layers: int) -> Words | None
     for key in ("attn_layer_indices", "full_attn_idxs"):  # Bamba, LFM2
         indices = settings.raw(key)
         if isinstance(indices, list):
-            return [_choice(i in indices, "full", "recurrent") for i in range(num_layers)]
+            chosen = _numbers(indices)
+            return [_choice(i in chosen, "full", "recurrent") for i in range(num_layers)]
     kimi = settings.raw("linear_attn_config")
     if isinstance(kimi, Mapping) and isinstance(kimi.get("full_attn_layers"), list):  # counts from one
-        full = kimi["full_attn_layers"]
+        full = _numbers(kimi["full_attn_layers"])
         return [_choice(i + 1 in full, "full", "recurrent") for i in range(num_layers)]
     interval = settings.raw("full_attention_interval")
     if not settings.integer("ssm_num_heads"):  # Ring and Ling linear; else Qwen3-Next
@@ -140,7 +141,8 @@ def _cross(settings: Settings, num_layers: int) -> Words | None:
     indices = settings.raw("cross_attention_layers")
     if not isinstance(indices, list) or not indices:
         return None
-    return [_choice(i in indices, "cross", "full") for i in range(num_layers)]
+    chosen = _numbers(indices)
+    return [_choice(i in chosen, "cross", "full") for i in range(num_layers)]
 
 
 def _skipped_blocks(settings: Settings, num_layers: int) -> Words | None:
@@ -268,6 +270,10 @@ def _repeat(words: Words, num_layers: int, *, cyclic: bool) -> Words | None:
     if cyclic:
         return [words[i % len(words)] for i in range(num_layers)]
     return words[:num_layers] if len(words) >= num_layers else None
+
+
+def _numbers(values: list[Any]) -> set[int]:
+    return {value for value in values if isinstance(value, int)}
 
 
 def _choice(flag: bool, yes: LayerWord, no: LayerWord) -> LayerWord:
