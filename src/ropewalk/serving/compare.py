@@ -105,13 +105,13 @@ def _verdict(
     p_value: float | None,
 ) -> str:
     score = ranked[0][1]
-    against = " and ".join(f"{other.hits} of {other.trials} {arm.label}" for arm, other in ranked[1:])
+    others = [f"{other.hits} of {other.trials} {arm.label}" for arm, other in ranked[1:]]
     if best is None:
-        said = f"at {length:,} tokens the arms are level: {score.hits} of {score.trials} {ranked[0][0].label}"
-        said += f", {against}" if against else ""
+        everyone = ", ".join([f"{score.hits} of {score.trials} {ranked[0][0].label}", *others])
+        said = f"at {length:,} tokens no arm leads: {everyone}"
     else:
-        said = f"for {length:,} tokens {best.label}: {score.hits} of {score.trials} recalled"
-        said += f", against {against}" if against else "; no other arm serves this length"
+        against = f", against {' and '.join(others)}" if others else "; no other arm serves this length"
+        said = f"for {length:,} tokens {best.label}: {score.hits} of {score.trials} recalled{against}"
     return f"{said}; {_weight(score.trials, p_value)}"
 
 

@@ -9,8 +9,12 @@ from ropewalk.planner.records import Memory
 from ropewalk.serving.mappings import Region, largest_anonymous, resident_of_files
 from ropewalk.serving.records import MemorySample, MemoryTermSeen
 from ropewalk.serving.report import ServerReport
+from ropewalk.units import MIB
 
 MAX_SAMPLES = 240  # per arm, beside the named ones: enough for a curve
+# A larger block is mapped by itself, a smaller one may share an arena: glibc malloc/malloc.c,
+# DEFAULT_MMAP_THRESHOLD_MAX on 64 bits.
+_OWN_MAPPING_BYTES = 32 * MIB
 _BUFFERS = ("kv_cache", "state", "output_buffer", "compute_buffer")  # anonymous memory, printed by name
 
 
@@ -65,7 +69,7 @@ def _measured(
         return None, ""
     if name == "weights":
         return resident_of_files(loaded, ".gguf"), "resident pages of the mapped file, after loading"
-    if name == "kv_cache" and _one_cache(inspection):
+    if name == "kv_cache" and _has_own_mapping(report, inspection):
         return largest_anonymous(loaded), "resident pages of the largest anonymous mapping, after loading"
     if name == "process_overhead" and longest is not None:
         printed = [report.printed(buffer) for buffer in _BUFFERS]
@@ -75,6 +79,8 @@ def _measured(
     return None, ""
 
 
-def _one_cache(inspection: Inspection) -> bool:
-    """Whether all layers keep alike, so that the engine makes one buffer of their caches."""
-    return len({(group.kind, group.window) for group in inspection.layers}) == 1
+def _has_own_mapping(report: ServerReport, inspection: Inspection) -> bool:
+    """Whether the cache is one buffer, since all layers keep alike, and too large to share a mapping."""
+    printed = report.printed("kv_cache")
+    kinds = {(group.kind, group.window) for group in inspection.layers}
+    return len(kinds) == 1 and printed is not None and printed.bytes > _OWN_MAPPING_BYTES

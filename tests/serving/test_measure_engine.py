@@ -1,0 +1,94 @@
+"""The measure loop with the real embedded engine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ropewalk.core import inspect
+from ropewalk.serving.measure import MeasureSettings, run_measurement
+from ropewalk.serving.records import ArmResult, EngineBuild, Measurement
+from ropewalk.serving.store import RunStore
+
+
+def measure(
+    folder: Path,
+    model: Path,
+    build: EngineBuild,
+    *,
+    target: int,
+    arms: tuple[str, ...],
+    settings: MeasureSettings,
+) -> tuple[Measurement, RunStore]:
+    store = RunStore(folder / "runs.sqlite3")
+    run = run_measurement(
+        inspect(model),
+        model=str(model),
+        build=build,
+        context_len=target,
+        arms=arms,
+        settings=settings,
+        store=store,
+    )
+    return run, store
+
+
+@pytest.mark.engine
+def test_a_small_run_against_the_real_engine(tmp_path: Path, smollm2: Path, embedded: EngineBuild) -> None:
+    settings = MeasureSettings(lengths=(320, 600), depths=(0.2, 0.8), threads=1)
+    run, store = measure(
+        tmp_path, smollm2, embedded, target=512, arms=("shipped", "yarn:2"), settings=settings
+    )
+    with store:
+        trials = store.trials(run.run_id)
+    assert run.status == "finished"
+    assert [finding.code for arm in run.arms for finding in arm.findings if finding.severity == "error"] == []
+    short = [trial for trial in trials if trial.length == 320]
+    assert {trial.reported_tokens for trial in short} == {320}  # as planned, to the token
+    assert {trial.outcome for trial in short} <= {"hit", "miss", "wrong_needle"}
+    assert [(trial.cached_tokens or 0) > 250 for trial in short] == [False, True] * 2  # the prefix is reused
+    assert [trial.outcome for trial in trials if trial.length == 600] == ["refused"] * 4
+    first, second = (trial for trial in short if trial.depth == 0.2)
+    assert first.prompt_sha256 == second.prompt_sha256
+    assert first.first_logprob != second.first_logprob  # the scaling is at work
+    for arm in run.arms:
+        _plan_is_met(arm)
+        assert [point.length for point in arm.speed] == [320]
+
+
+@pytest.mark.engine
+@pytest.mark.slow
+def test_recall_beyond_the_trained_context(tmp_path: Path, smollm2: Path, embedded: EngineBuild) -> None:
+    """The story of ``ropewalk demo``: beyond 8,192 tokens the unscaled model answers with filler."""
+    arms = ("shipped", "yarn:1.5", "unscaled")
+    run, store = measure(tmp_path, smollm2, embedded, target=12288, arms=arms, settings=MeasureSettings())
+    store.close()
+    assert run.settings["lengths"] == [2048, 8175, 12271]
+    hits = {
+        (arm.arm, length): sum(cell.hits for cell in arm.cells if cell.length == length)
+        for arm in run.arms
+        for length in (2048, 12271)
+    }
+    refused = [cell.outcomes for cell in run.arms[0].cells if cell.length == 12271]
+    assert refused == [{"refused": 1}] * 5
+    assert hits["shipped", 2048] >= 3
+    assert hits["yarn:1.5", 12271] > hits["unscaled", 12271] == 0
+    assert run.comparison is not None
+    assert run.comparison.recommended == "yarn:1.5"
+    for arm in run.arms:
+        _plan_is_met(arm)
+
+
+def _plan_is_met(arm: ArmResult) -> None:
+    """Planned, printed to its two decimals, and measured to the page."""
+    terms = {term.name: term for term in arm.memory}
+    for name in ("weights", "kv_cache", "compute_buffer"):
+        term = terms[name]
+        assert term.planned_bytes is not None
+        assert term.printed_bytes is not None
+        assert abs(term.planned_bytes - term.printed_bytes) <= 6000  # 0.005 MiB
+    cache = terms["kv_cache"]
+    if cache.measured_bytes is not None:  # Linux, and above 32 MiB
+        assert cache.planned_bytes is not None
+        assert 0 <= cache.measured_bytes - cache.planned_bytes <= 2**20
