@@ -7,10 +7,10 @@ that whoever is logged in there is logged in here.
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from threading import Event
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import quote
 
@@ -61,19 +61,19 @@ class _NoAnswer(Exception):
 class HubClient:
     """One repository on the Hub; its methods may be called from several threads.
 
-    ``pause`` waits between attempts. Raises :class:`CheckpointMissingError` where the repository, revision or
+    Raises :class:`CheckpointMissingError` where the repository, revision or
     file does not exist, and :class:`HubError` where it is gated or private, or no answer comes.
     """
 
-    def __init__(self, repo: str, *, pause: Callable[[float], None] = time.sleep) -> None:
+    def __init__(self, repo: str) -> None:
         import httpx2
         from huggingface_hub import constants, get_token
 
         token = get_token()
         self.repo = repo
         self._has_token = token is not None
+        self._stopped = Event()
         self._endpoint = constants.ENDPOINT.rstrip("/")
-        self._pause = pause
         self._http = httpx2.Client(
             headers={"user-agent": f"ropewalk/{__version__}", "accept-encoding": "identity"}
             | ({"authorization": f"Bearer {token}"} if token else {}),
@@ -81,6 +81,10 @@ class HubClient:
             follow_redirects=True,
             max_redirects=5,
         )
+
+    def stop(self) -> None:
+        """Try nothing again: what is asked for from other threads ends with its present attempt."""
+        self._stopped.set()
 
     def close(self) -> None:
         """Close the connections."""
@@ -90,7 +94,10 @@ class HubClient:
         """The commit that a branch, tag or commit names, and its files."""
         url = f"{self._endpoint}/api/models/{self.repo}/revision/{quote(revision, safe='')}"
         raw = self._retried(lambda: self._whole(url, what=self.repo), what=self.repo)
-        info = parse_object(raw, file=self.repo, code="hub_error", what=f"the description of {self.repo}")
+        try:
+            info = parse_object(raw, file=self.repo, what=f"the Hub's description of {self.repo}")
+        except CheckpointError as error:
+            raise self._error("hub_error", error.message) from error
         commit, siblings = str(info.get("sha")), info.get("siblings")
         if not COMMIT.fullmatch(commit) or not isinstance(
             siblings, list
@@ -157,10 +164,12 @@ class HubClient:
         """Call until an answer comes, waiting as long as the server says, else longer each time."""
         import httpx2
 
-        wait_s: float | None = None
+        code, reason, wait_s = "hub_error", f"{what}: not asked for", None
         for attempt in range(ATTEMPTS):
             if attempt:
-                self._pause(min(0.25 * 2**attempt if wait_s is None else wait_s, MAX_WAIT_S))
+                self._wait(min(0.25 * 2**attempt if wait_s is None else wait_s, MAX_WAIT_S))
+            if self._stopped.is_set():
+                break
             try:
                 return call()
             except _NoAnswer as error:
@@ -169,6 +178,9 @@ class HubClient:
                 code, wait_s = "hub_unreachable", None
                 reason = f"{what}: no answer from {self._endpoint} ({type(error).__name__}: {error})"
         raise self._error(code, f"{reason}; tried {ATTEMPTS} times")
+
+    def _wait(self, seconds: float) -> None:
+        self._stopped.wait(seconds)
 
     def _refusal(self, response: Response, what: str) -> CheckpointError:
         """Our error for an answer that will not change. The Hub's own word comes before the status."""

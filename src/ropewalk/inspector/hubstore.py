@@ -20,7 +20,7 @@ from ropewalk.inspector.store import FolderStore, RawHeader
 FIRST_BYTES = 100_001
 WINDOW_BYTES = 2 * 1024 * 1024  # the keys of a model with a vocabulary of 152,064 take 6 MB
 WORKERS = 8
-_REQUESTS = 6  # for one header, if each answer is shorter than asked for
+_REQUESTS = 32  # for one header, if every answer is shorter than asked for
 
 
 class HubStore:
@@ -42,8 +42,9 @@ class HubStore:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._client.stop()
+        self._pool.shutdown(cancel_futures=True)
         self._client.close()
-        self._pool.shutdown(wait=False, cancel_futures=True)
 
     def names(self) -> Sequence[str]:
         """All files of the repository, with their folders."""
