@@ -201,6 +201,8 @@ def test_a_server_that_dies_ends_its_arm_only(bench: Bench) -> None:
     assert "out of memory" in failed[0].message
     assert sum(cell.trials for cell in run.arms[0].cells) == 3  # kept; the fatal one is not a trial
     assert outcomes(run, "yarn:1.5", 700) == ["hit"] * 5
+    last = [event.progress for event in bench.heard if isinstance(event, events.TrialEnded)][-1]
+    assert last.done_tokens == last.total_tokens  # what the dead arm leaves open is not waited for
 
 
 def test_a_plan_that_refuses_is_a_finding_of_its_arm(bench: Bench) -> None:

@@ -9,13 +9,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
 
-from ropewalk import jsonio
 from ropewalk.errors import EngineError, UsageError
 from ropewalk.findings import Finding
 from ropewalk.planner.records import Launch
 from ropewalk.serving.arms import Arm
 from ropewalk.serving.engines import command_of, launch_spec
-from ropewalk.serving.events import ArmEnded, ArmReady, ArmStarted, MemoryMarked, PromptSent
+from ropewalk.serving.events import ArmReady, ArmStarted, MemoryMarked, PromptSent
 from ropewalk.serving.mappings import Region, mappings
 from ropewalk.serving.memory_seen import memory_terms, thinned
 from ropewalk.serving.procmem import MemorySampler
@@ -94,6 +93,7 @@ class ArmRun:
         session.emit(ArmStarted(self.arm.name, self.arm.label, plan.context_len))
         if plan.rope.decision == "refuse":
             self._find("arm_refused", f"{self.arm.label} cannot be served: {plan.rope.reason}")
+            session.end(self.result)
             return
         spec = launch_spec(
             plan, build=session.build, model=session.model, port=0, threads=session.settings.threads
@@ -107,7 +107,7 @@ class ArmRun:
                     self._note(samples=thinned(sampler.samples))
         except EngineError as error:
             self._find("arm_failed", f"{self.arm.label} failed: {error.message}", log=str(log_path))
-        session.emit(ArmEnded(self.result))
+        session.end(self.result)
 
     def _examine(self, server: Server, sampler: MemorySampler) -> None:
         report = server.report
@@ -131,8 +131,7 @@ class ArmRun:
         identity = {
             "model": session.frame.checkpoint_fingerprint,
             "engine": [session.build.name, session.build.version],
-            "rope": jsonio.to_data(plan.rope),
-            "override": plan.override_context_len,
+            "rope": [plan.rope.decision, plan.rope.type, plan.rope.factor, plan.override_context_len],
             "cache": [plan.request.cache_type_k, plan.request.cache_type_v],
             "context_len": server.report.context_len,
             "answer_tokens": session.settings.answer_tokens,

@@ -80,7 +80,7 @@ class TrialEnded:
 
 @dataclass(frozen=True, slots=True)
 class ArmEnded:
-    """All of this arm that there will be; ``cells`` included."""
+    """Nothing more of this arm will be asked; its cells are in the trials told before."""
 
     result: ArmResult
 

@@ -10,7 +10,7 @@ from ropewalk import jsonio
 from ropewalk.findings import Finding
 from ropewalk.inspector.records import Inspection
 from ropewalk.serving.arms import Arm
-from ropewalk.serving.events import Event, GridChosen, Progress, TrialEnded
+from ropewalk.serving.events import ArmEnded, Event, GridChosen, Progress, TrialEnded
 from ropewalk.serving.pace import Pace
 from ropewalk.serving.records import ArmResult, EngineBuild, Measurement, Trial
 from ropewalk.serving.schedule import Step, open_steps, served, tokens_asked
@@ -22,7 +22,11 @@ OnEvent = Callable[[Event], None]
 
 @dataclass(slots=True)
 class Session:
-    """A run in progress. ``memo`` are sentences already tokenized: all arms have one tokenizer."""
+    """A run in progress.
+
+    ``memo`` are sentences already tokenized, since all arms have one tokenizer; ``ended`` the arms of
+    which nothing more will be asked.
+    """
 
     frame: Measurement
     settings: MeasureSettings
@@ -35,6 +39,7 @@ class Session:
     pace: Pace
     trials: dict[str, list[Trial]]
     memo: dict[str, list[int]] = field(default_factory=dict)
+    ended: set[str] = field(default_factory=set)
 
     @property
     def run_id(self) -> str:
@@ -67,6 +72,11 @@ class Session:
         position = [arm.name for arm in self.arms].index(result.arm)
         self.store.save_arm(self.run_id, result, position=position)
 
+    def end(self, result: ArmResult) -> None:
+        """Nothing more of this arm will be asked, complete or not."""
+        self.ended.add(result.arm)
+        self.emit(ArmEnded(result))
+
     def add(self, trial: Trial) -> None:
         """Store a trial, then tell it."""
         self.store.add_trial(self.run_id, trial)
@@ -81,7 +91,7 @@ class Session:
         return Progress(done, done + sum(step.tokens for step in steps), left if self.pace.is_known else None)
 
     def _open(self, arm: Arm) -> Iterable[Step]:
-        if arm.plan.rope.decision == "refuse":
+        if arm.name in self.ended or arm.plan.rope.decision == "refuse":
             return ()
         lengths = served(self.lengths, arm.plan.context_len, self.settings)
         return open_steps(self.settings, lengths, self.trials[arm.name])

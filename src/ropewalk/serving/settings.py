@@ -14,6 +14,7 @@ from ropewalk.serving.recall.tasks import Task, find_task
 from ropewalk.serving.recall.vocabulary import Form
 
 BASE_LEN = 2048  # short enough for every model that is served at long context, and cheap
+CHAT_TOKENS = 32  # more for an answer that makes a sentence of its own
 TAIL_TOKENS = 80  # what a further question about a haystack costs: fill, question, opening
 
 
@@ -62,7 +63,8 @@ class MeasureSettings:
 
     def budget_of(self, task: Task) -> int:
         """Tokens that an answer may take."""
-        return self.answer_tokens or task.answer_tokens
+        free = CHAT_TOKENS if self.form == "chat" else 0
+        return self.answer_tokens or task.answer_tokens + free
 
     @property
     def longest_answer(self) -> int:
