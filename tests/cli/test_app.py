@@ -122,7 +122,7 @@ def test_without_json_an_error_leaves_standard_output_empty(
 
 
 def test_json_after_the_separator_is_not_ours(invoke: Invoke) -> None:
-    assert invoke("check", "--", "vllm", "serve", "--json").out == ""
+    assert invoke("check", "--", "ollama", "serve", "--json").out == ""
 
 
 def test_a_bug_is_called_one_and_its_traceback_waits_for_debug(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Self
 
 import pytest
@@ -11,13 +13,18 @@ from tests.cli import records
 from tests.cli.conftest import Calls, Invoke
 
 from ropewalk import core
-from ropewalk.cli import serve
+from ropewalk.cli import serve, servers, stop
 from ropewalk.errors import EngineFailedError
 from ropewalk.planner.records import Plan
+from ropewalk.serving.detached import DetachedServer
 from ropewalk.serving.records import EngineBuild
 from ropewalk.serving.report import PrintedBuffer, ServerReport
 from ropewalk.units import GIB
 
+DETACHED = DetachedServer(
+    "Qwen3-8B", "http://127.0.0.1:8000", 41, 40, "1", "vllm serve", 131072, "/tmp/engine.log",
+    "2026-11-30T15:49:00+00:00",
+)  # fmt: skip
 BUILD = EngineBuild("vllm", "vllm", "0.33.0", "/usr/bin/vllm")
 
 
@@ -34,6 +41,7 @@ class FakeServer:
 
     def __init__(self, end: BaseException) -> None:
         self.end = end
+        self.spec = SimpleNamespace(port=8000)
         self.stopped = False
 
     def __enter__(self) -> Self:
@@ -107,9 +115,47 @@ def test_an_interrupt_while_it_starts_is_130(
     assert outcome.err.splitlines()[-1] == "ropewalk: interrupted"
 
 
-def test_detach_is_not_built(invoke: Invoke, started: list[FakeServer]) -> None:
-    assert invoke("serve", "m", "--context", "4k", "--detach").status == 2
-    assert started == []
+def test_detach_leaves_it_running_and_says_how_to_stop_it(
+    started: list[FakeServer], invoke: Invoke, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    left: list[FakeServer] = []
+
+    def leave(server: FakeServer) -> DetachedServer:
+        left.append(server)
+        return DETACHED
+
+    monkeypatch.setattr(serve, "leave_running", leave)
+    outcome = invoke("serve", "m", "--context", "128k", "--detach", "--log", str(tmp_path / "log"))
+    assert outcome.status == 0
+    assert left == started
+    assert "stop       ropewalk stop 8000" in outcome.out
+    assert outcome.err.splitlines()[-1] == "left running as process 41"
+
+
+def test_what_was_left_running_is_listed(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(servers, "detached_servers", lambda: (DETACHED,))
+    lines = invoke("servers").out.splitlines()
+    assert lines[1].split() == [
+        *("Qwen3-8B", "http://127.0.0.1:8000/v1", "131,072", "41", "2026-11-30", "15:49"),
+    ]
+    assert lines[2] == "log of Qwen3-8B: /tmp/engine.log"
+    data = json.loads(invoke("servers", "--json").out)
+    assert data["schema"] == "ropewalk.servers/1"
+    assert data["servers"][0]["context_len"] == 131072
+
+
+def test_nothing_left_running(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(servers, "detached_servers", lambda: ())
+    assert "ropewalk serve --detach" in invoke("servers").out
+
+
+def test_stop_ends_the_server_that_is_named(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
+    stopped: list[DetachedServer] = []
+    monkeypatch.setattr(stop, "find_detached", lambda name: {"8000": DETACHED}[name])
+    monkeypatch.setattr(stop, "stop_detached", stopped.append)
+    outcome = invoke("stop", "8000")
+    assert (outcome.status, stopped) == (0, [DETACHED])
+    assert outcome.err == "stopped Qwen3-8B on port 8000\n"
 
 
 def test_a_shorter_context_than_planned_is_seen_on_the_page(

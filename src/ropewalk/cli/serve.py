@@ -12,8 +12,8 @@ from ropewalk import core
 from ropewalk.cli import output
 from ropewalk.cli.command import Command, checkpoint_argument, option
 from ropewalk.cli.params import COUNT, FILE, context_option, plan_options, request_fields
-from ropewalk.errors import NotBuiltError
 from ropewalk.planner.records import Plan
+from ropewalk.serving.detached import leave_running
 from ropewalk.serving.engines import launch_spec, pick_engine
 from ropewalk.serving.launcher import RunningServer, start
 
@@ -50,7 +50,9 @@ _SERVER, _LOOK_SECONDS = "The server", 1.0
     group=_SERVER,
     help="How long it may take to answer.",
 )
-@option("--detach", is_flag=True, group=_SERVER, help="Leave it running (not in this version).")
+@option(
+    "--detach", is_flag=True, group=_SERVER, help="Leave it running: see ropewalk servers, ropewalk stop."
+)
 @plan_options
 def command(
     checkpoint: str,
@@ -67,12 +69,8 @@ def command(
     """Launch the planned server, show what was planned beside what it reports, stop it cleanly.
 
     Nothing is started where the plan does not fit or is refused (exit status 1). Ctrl-C stops the
-    server and everything that it started.
+    server and everything that it started; with --detach it stays, and is watched over.
     """
-    if detach:
-        raise NotBuiltError(
-            "`ropewalk serve --detach` is not built in this version", where={"flag": "--detach"}
-        )
     plan = core.plan(checkpoint, context_len=context_len, **request_fields(options))
     if not plan.positive:
         from ropewalk.report.plan import plan_page
@@ -84,13 +82,17 @@ def command(
     log = log_path or _default_log(spec.port)
     click.echo(f"starting {build.name} {build.version or ''}; its log: {log}", err=True)
     with start(spec, log_path=log, ready_timeout=ready_timeout) as server:
-        _show(plan, server)
+        _show(plan, server, detached=detach)
+        if detach:
+            left = leave_running(server)
+            click.echo(f"left running as process {left.pid}", err=True)
+            return 0
         _wait(server)
     click.echo("stopped", err=True)
     return 0
 
 
-def _show(plan: Plan, server: RunningServer) -> None:
+def _show(plan: Plan, server: RunningServer, *, detached: bool) -> None:
     from ropewalk.report.serve import serve_page
 
     output.page(
@@ -101,6 +103,7 @@ def _show(plan: Plan, server: RunningServer) -> None:
             ready_seconds=server.ready_seconds,
             log_path=server.log_path,
             findings=server.findings,
+            stop=f"ropewalk stop {server.spec.port}" if detached else "Ctrl-C",
         )
     )
 

@@ -9,7 +9,7 @@ from ropewalk._version import __version__
 from ropewalk.findings import Finding, by_severity
 from ropewalk.report.command import fold
 from ropewalk.report.grid import Heatmap, heatmaps, lengths_of_speed
-from ropewalk.report.layout import SEVERITY_MARKS, common_unit, in_unit
+from ropewalk.report.layout import SEVERITY_MARKS, common_unit, in_unit, short_name
 from ropewalk.report.markup import Markup, element, join
 from ropewalk.report.plan import rope_words, term_name
 from ropewalk.report.svg import Line, heatmap_svg, kind_of, legend_shape, line_plot, pair_bar, symbol_of
@@ -22,7 +22,9 @@ _COMMAND_WIDTH = 110
 def measurement_html(measurement: Measurement) -> str:
     """The whole document, ready to be written to a file in UTF-8."""
     style = files("ropewalk.report").joinpath("style.css").read_text(encoding="utf-8")
-    title = f"Recall of {measurement.checkpoint} at {format_tokens(measurement.target_len)} tokens"
+    title = (
+        f"Recall of {short_name(measurement.checkpoint)} at {format_tokens(measurement.target_len)} tokens"
+    )
     head = [
         Markup('<meta charset="utf-8">'),
         Markup('<meta name="viewport" content="width=device-width, initial-scale=1">'),
@@ -53,7 +55,7 @@ def _header(measurement: Measurement) -> Markup:
     status = "" if measurement.status == "finished" else f" · {measurement.status}"
     when = measurement.created.replace("T", " ").removesuffix("Z") + " UTC"
     line = f"{format_tokens(measurement.target_len)} tokens · {when} · run {measurement.run_id}{status}"
-    return join([element("h1", measurement.checkpoint), element("p", line, class_="soft")])
+    return join([element("h1", short_name(measurement.checkpoint)), element("p", line, class_="soft")])
 
 
 def _verdict(comparison: Comparison | None) -> Markup:

@@ -12,7 +12,7 @@ from rich.text import Text
 from ropewalk.findings import has_error
 from ropewalk.inspector.records import Block, CheckpointSummary, Inspection
 from ropewalk.report import layers
-from ropewalk.report.layout import Parts, bar, columns, findings_block, labelled
+from ropewalk.report.layout import Parts, bar, columns, findings_block, labelled, short_name
 from ropewalk.units import format_bytes, format_count, format_tokens
 
 _BAR_WIDTH = 18
@@ -38,7 +38,7 @@ def inspection_page(inspection: Inspection, *, kept: Kept | None = None) -> Rend
     rows = list(_rows(inspection, kept))
     rows = [findings, *rows] if has_error(inspection.findings) else [*rows, findings]
     source = inspection.checkpoint.source
-    name = Text.assemble((_name(source), "bold"), "  ", (source, "dim"))
+    name = Text.assemble((short_name(source), "bold"), "  ", (source, "dim"))
     return Group(name, labelled(rows))
 
 
@@ -50,11 +50,6 @@ def facts_page(inspection: Inspection) -> RenderableType:
         value = "–" if fact.value is None else _value(fact.value)
         table.add_row(Text(name, style="bold"), value, fact.source, detail)
     return table
-
-
-def _name(source: str) -> str:
-    """The last part of a path or of a Hub id."""
-    return source.rstrip("/").rsplit("/", 1)[-1]
 
 
 def _rows(inspection: Inspection, kept: Kept | None) -> Iterator[Row]:
@@ -80,7 +75,8 @@ def _identity(inspection: Inspection) -> Iterator[str]:
     if summary.kind != "model":
         yield f"kind: {summary.kind}"
     yield f"{format_count(summary.parameters)} parameters" if summary.parameters else "parameters unknown"
-    if quantization := inspection.value("quantization"):
+    quantization = inspection.value("quantization")
+    if quantization and quantization != summary.format:  # a GGUF says it by its dtypes
         yield _quantization(quantization)
     yield ", ".join(_dtypes(summary)) or summary.format
     if summary.num_tensors:
@@ -142,7 +138,10 @@ def _scaling(value: Any) -> str:
 def _attention(inspection: Inspection) -> Iterator[str]:
     query, key_value = inspection.value("num_attention_heads"), inspection.value("num_key_value_heads")
     yield f"{_value(inspection.value('num_hidden_layers'))} layers"
-    if query and key_value:
+    latent = next((group for group in inspection.layers if group.kind == "latent"), None)
+    if latent and query:
+        yield f"{query} query heads on one latent of {latent.head_dim_k}"
+    elif query and key_value:
         ratio = inspection.value("gqa_ratio")
         shared = f" (GQA {ratio})" if ratio and ratio != 1 else ""
         yield f"{query} query heads on {key_value} KV head{'s' if key_value != 1 else ''}{shared}"

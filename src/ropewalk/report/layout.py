@@ -89,6 +89,11 @@ def range_bar(low: float, high: float, width: int) -> str:
     return solid + "▒" * (shaded or (1 if high > low else 0))
 
 
+def short_name(source: str) -> str:
+    """The last part of a path or of a Hub id."""
+    return source.rstrip("/").rsplit("/", 1)[-1]
+
+
 def common_unit(counts: Iterable[int]) -> str:
     """GiB where the largest of a column reaches one, MiB below: one unit per column."""
     return "GiB" if max(counts, default=0) >= GIB else "MiB"
@@ -110,4 +115,6 @@ def findings_block(findings: Sequence[Finding]) -> RenderableType:
     for finding in by_severity(findings):
         mark, style = SEVERITY_MARKS[finding.severity]
         grid.add_row(Text(mark, style=style), Text.assemble((finding.code, "bold"), "  ", finding.message))
+        if fix := finding.where.get("fix"):
+            grid.add_row("", Text(f"→ {fix}", style="dim"))
     return grid

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from ropewalk.report.command import fold
 from ropewalk.report.grid import Heatmap, Strip, arm_name, heatmaps, pooled
+from ropewalk.report.layout import short_name
 from ropewalk.serving.records import Measurement
 from ropewalk.units import format_bytes, format_tokens
 
@@ -19,7 +20,8 @@ def measurement_markdown(measurement: Measurement) -> str:
 
 
 def _lines(measurement: Measurement) -> Iterator[str]:
-    yield f"### Recall of {_plain(measurement.checkpoint)} at {format_tokens(measurement.target_len)} tokens"
+    name = _plain(short_name(measurement.checkpoint))
+    yield f"### Recall of {name} at {format_tokens(measurement.target_len)} tokens"
     if measurement.comparison:
         yield ""
         yield f"**{_plain(measurement.comparison.verdict)}**"

@@ -9,7 +9,7 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderR
 from rich.text import Text
 
 from ropewalk.report.grid import Heatmap, Strip, arm_name, heatmaps, lengths_of_speed, pooled
-from ropewalk.report.layout import Parts, columns, common_unit, findings_block, in_unit, labelled
+from ropewalk.report.layout import Parts, columns, common_unit, findings_block, in_unit, labelled, short_name
 from ropewalk.report.plan import term_name
 from ropewalk.serving.records import ArmResult, Comparison, Machine, Measurement
 from ropewalk.units import format_bytes, format_seconds, format_tokens
@@ -71,7 +71,10 @@ def _heading(measurement: Measurement) -> Iterator[Row]:
         yield "status", Text(measurement.status, style="bold yellow")
     if comparison:
         yield "verdict", Text(comparison.verdict, style="bold")
-    yield "run", Parts([measurement.run_id, measurement.checkpoint, *_machine(measurement.machine)])
+    yield (
+        "run",
+        Parts([measurement.run_id, short_name(measurement.checkpoint), *_machine(measurement.machine)]),
+    )
     yield "for", f"{format_tokens(measurement.target_len)} tokens"
 
 

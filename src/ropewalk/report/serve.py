@@ -25,6 +25,7 @@ def serve_page(
     base_url: str,
     ready_seconds: float,
     log_path: Path,
+    stop: str,
     findings: tuple[Finding, ...] = (),
 ) -> RenderableType:
     """What was planned, what the server itself reports, and how to reach and to stop it."""
@@ -37,7 +38,7 @@ def serve_page(
         ("memory", _memory(plan, report)),
         ("findings", findings_block((*plan.findings, *findings))),
         ("log", str(log_path)),
-        ("stop", "Ctrl-C"),
+        ("stop", stop),
     ]
     return Group(heading, labelled(rows))
 

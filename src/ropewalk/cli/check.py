@@ -1,0 +1,50 @@
+"""``ropewalk check``: is this command line right?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from ropewalk import core
+from ropewalk.cli import output
+from ropewalk.cli.command import Command, json_option, option
+from ropewalk.inspector.records import Inspection
+from ropewalk.serving.check import check_command, model_source
+
+
+@click.command(
+    "check",
+    cls=Command,
+    context_settings={"allow_interspersed_args": False},
+    examples="""
+        ropewalk check -- vllm serve Qwen/Qwen3-8B --max-model-len 128k --rope-scaling '{...}'
+        ropewalk check --checkpoint ./Qwen3-8B -- llama-server -m qwen3-8b.gguf -c 131072 -np 4
+    """,
+)
+@option("--checkpoint", metavar="CHECKPOINT", help="The model, where the command names one that is not here.")
+@option("--engine-version", metavar="V", help="Judge by the rules of this version.")
+@json_option
+@click.argument("words", metavar="COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
+def command(checkpoint: str | None, engine_version: str | None, words: tuple[str, ...], as_json: bool) -> int:
+    """Judge a vllm or llama-server command line: what it comes to, what is wrong, how it should read.
+
+    Nothing is started. COMMAND may be one quoted string. Exit status 1 where an error is found.
+    """
+    inspection = _inspection(checkpoint, words)
+    result = check_command(words, inspection=inspection, engine_version=engine_version)
+    if as_json:
+        output.document(result)
+    else:
+        from ropewalk.report.check import check_page
+
+        output.page(check_page(result, inspected=inspection is not None))
+    return 0 if result.ok else 1
+
+
+def _inspection(checkpoint: str | None, words: tuple[str, ...]) -> Inspection | None:
+    """The checkpoint that was named, or the command's own where that is on this machine."""
+    if checkpoint is not None:
+        return core.inspect(checkpoint)
+    source = model_source(words)
+    return core.inspect(source) if source and Path(source).exists() else None

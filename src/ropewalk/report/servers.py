@@ -1,0 +1,27 @@
+"""The list of servers that were left running."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from ropewalk.report.layout import columns
+from ropewalk.serving.detached import DetachedServer
+from ropewalk.units import format_tokens
+
+
+def servers_page(servers: Sequence[DetachedServer]) -> RenderableType:
+    """One row per server, the oldest first."""
+    if not servers:
+        return Text("no server was left running; `ropewalk serve --detach` leaves one")
+    table = columns("left", "left", "right", "right", "left")
+    heads = ("server", "address", "tokens", "pid", "started (UTC)")
+    table.add_row(*(Text(head, style="dim") for head in heads))
+    for server in servers:
+        started = server.started[:16].replace("T", " ")
+        name, length = Text(server.name, style="bold"), format_tokens(server.context_len)
+        table.add_row(name, f"{server.base_url}/v1", length, str(server.pid), started)
+    logs = (Text(f"log of {server.name}: {server.log_path}", style="dim") for server in servers)
+    return Group(table, *logs)

@@ -1,0 +1,78 @@
+"""``check``: the words after ``--`` are the engine's, the verdict is the status, the repair is pasteable."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+from tests.cli import records
+from tests.cli.conftest import Invoke
+
+from ropewalk import core
+from ropewalk.inspector.records import Inspection
+
+REMOVED = ("vllm", "serve", "Qwen/Qwen3-8B", "--max-model-len", "131072", "--rope-scaling", '{"factor":4.0}')
+
+
+def test_a_removed_flag_is_wrong_and_says_what_to_do(invoke: Invoke) -> None:
+    outcome = invoke("check", "--", *REMOVED)
+    assert outcome.status == 1
+    assert outcome.out.startswith("WRONG\n")
+    assert "✗ removed_flag" in outcome.out
+    assert "→ " in outcome.out
+    assert "--checkpoint CHECKPOINT" in outcome.out
+
+
+def test_the_record(invoke: Invoke) -> None:
+    outcome = invoke("check", "--json", "--", *REMOVED)
+    data = json.loads(outcome.out)
+    assert (outcome.status, data["schema"], data["ok"]) == (1, "ropewalk.check/1", False)
+    assert data["parsed"]["--max-model-len"] == 131072
+
+
+@pytest.mark.parametrize("words", [("--",), ()])
+def test_a_command_that_is_right(words: tuple[str, ...], invoke: Invoke) -> None:
+    outcome = invoke("check", *words, "vllm", "serve", "Qwen/Qwen3-8B", "--max-model-len", "32768")
+    assert outcome.status == 0
+    assert outcome.out.startswith("OK\n")
+    assert "corrected" not in outcome.out
+
+
+def test_with_the_checkpoint_the_corrected_command_is_complete(
+    invoke: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def inspect(source: str) -> Inspection:
+        asked.append(source)
+        return records.qwen3_8b()
+
+    monkeypatch.setattr(core, "inspect", inspect)
+    outcome = invoke("check", "--checkpoint", "models/Qwen3-8B", "--", *REMOVED)
+    assert asked == ["models/Qwen3-8B"]
+    command = outcome.out[outcome.out.index("vllm serve ") :].replace("\\\n", "")
+    words = shlex.split(command)
+    assert words[:3] == ["vllm", "serve", "Qwen/Qwen3-8B"]
+    assert "--rope-scaling" not in words
+
+
+def test_a_model_that_is_here_is_inspected_without_being_named(
+    invoke: Invoke, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked: list[str] = []
+
+    def inspect(source: str) -> Inspection:
+        asked.append(source)
+        return records.qwen3_8b()
+
+    monkeypatch.setattr(core, "inspect", inspect)
+    invoke("check", "--", "vllm", "serve", str(tmp_path), "--max-model-len", "32768")
+    invoke("check", "--", "vllm", "serve", "Qwen/Qwen3-8B", "--max-model-len", "32768")
+    assert asked == [str(tmp_path)]
+
+
+def test_a_command_that_starts_neither_engine_is_wrong_usage(invoke: Invoke) -> None:
+    assert invoke("check", "--", "ollama", "run", "x").status == 2
+    assert invoke("check").status == 2
