@@ -7,43 +7,61 @@ from collections.abc import Callable
 # No engine counts tokens or sequences beyond 32 bits.
 _CEILING = 2**31 - 1
 
+Needs = Callable[[int], int]
 
-def largest(needs: Callable[[int], int], limit: int, *, guess: int) -> int | None:
+
+def largest(needs: Needs, limit: int, *, guess: int, step: int = 1) -> int | None:
     """The largest count for which ``needs(count) <= limit``; None where even one is too much.
 
-    ``needs`` must not fall as its argument grows. It is nearly linear between the engine's rounding
-    steps, so the secant through the bracket finds the neighbourhood in a few calls and bisection ends it.
+    ``needs`` must not fall as its argument grows. ``step`` is the unit that the engine rounds to: the
+    answer is exact whatever it is, and found soonest where ``needs`` rises only after its multiples.
     """
-    low, need_low = 1, needs(1)
-    if need_low > limit:
+    if needs(1) > limit:
         return None
-    high = max(2, guess)
-    need_high = needs(high)
+    ceiling = _CEILING // step
+    units = _largest(lambda count: needs(count * step), limit, min(-(-guess // step), ceiling), ceiling)
+    if units == ceiling:
+        return _CEILING
+    low = max(1, units * step)
+    if needs(low + 1) > limit:
+        return low
+    return _close(needs, limit, (low + 1, 0), ((units + 1) * step, 1), halve=True)
+
+
+def _largest(needs: Needs, limit: int, guess: int, ceiling: int) -> int:
+    """By the slope from guess to guess until one is too much, then between the last two.
+
+    Memory is nearly linear in the count, so that few guesses do.
+    """
+    low, need_low = 0, needs(1)
+    high, need_high = guess, needs(guess)
     while need_high <= limit:
-        if high >= _CEILING:
-            return _CEILING
+        if high == ceiling:
+            return ceiling
+        reach = (limit - need_high) * (high - low) // max(1, need_high - need_low)
         low, need_low = high, need_high
-        high = min(2 * high, _CEILING)
+        high = min(high + reach + 1, ceiling)
         need_high = needs(high)
-    return _close(needs, limit, low, need_low, high, need_high)
+    return _close(needs, limit, (low, need_low), (high, need_high))
 
 
 def _close(
-    needs: Callable[[int], int], limit: int, low: int, need_low: int, high: int, need_high: int
+    needs: Needs, limit: int, fits: tuple[int, int], exceeds: tuple[int, int], *, halve: bool = False
 ) -> int:
-    """Shrink ``low`` (fits) and ``high`` (does not) until they are neighbours."""
-    halve = False
+    """Shrink the bracket (counts with their needs) until its ends are neighbours."""
+    (low, need_low), (high, need_high) = fits, exceeds
+    always = halve
     while high - low > 1:
+        width = high - low
         if halve:
             middle = (low + high) // 2
         else:
-            middle = low + (limit - need_low) * (high - low) // (need_high - need_low)
+            middle = low + (limit - need_low) * width // (need_high - need_low)
             middle = min(max(middle, low + 1), high - 1)
-        before = high - low
         need = needs(middle)
         if need <= limit:
             low, need_low = middle, need
         else:
             high, need_high = middle, need
-        halve = not halve and high - low > before // 2
+        halve = always or (not halve and high - low > width // 2)
     return low

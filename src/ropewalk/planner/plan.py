@@ -93,10 +93,14 @@ def _fit(
     if usable is None:
         return Fit(None, None, None, None, ())
     asked = _reach("asked", shape, request, machine, rules, usable)
-    rows = (
-        _reach(name, shape, replace(request, cache_type_k=name, cache_type_v=name), machine, rules, usable)
-        for name in rules.FIT_TYPES
-    )
+    types = rules.types_of(shape, request, machine)
+    rows = []
+    for name in rules.FIT_TYPES:
+        other = replace(request, cache_type_k=name, cache_type_v=name)
+        same = rules.types_of(shape, other, machine) == types
+        rows.append(
+            replace(asked, cache_type=name) if same else _reach(name, shape, other, machine, rules, usable)
+        )
     return Fit(
         budget_bytes=request.memory_bytes,
         fits=all(share.fits is not False for share in memory.per_device),
@@ -115,7 +119,10 @@ def _reach(
     return FitRow(
         cache_type=name,
         max_context_len=largest(
-            lambda count: pricer.price(count, num_sequences).tightest_bytes, usable, guess=context_len
+            lambda count: pricer.price(count, num_sequences).tightest_bytes,
+            usable,
+            guess=context_len,
+            step=pricer.step,
         ),
         max_sequences=largest(
             lambda count: pricer.price(context_len, count).tightest_bytes, usable, guess=num_sequences

@@ -43,6 +43,11 @@ class Priced:
         return max(device.high_bytes for device in self.devices if device.budgeted)
 
 
+def cache_bytes(devices: Iterable[DeviceMemory]) -> int:
+    """All caches and states of all devices."""
+    return sum(term.bytes for device in devices for term in device.terms if term.name in CACHES)
+
+
 def exact(name: str, count: int, source: str, *, basis: Basis = "exact") -> MemoryTerm:
     """A term whose bytes are known."""
     return MemoryTerm(name, count, count, count, basis, source)

@@ -8,7 +8,7 @@ import pytest
 from tests.planner.models import attention, deepseek_v3, every, gemma3_270m, inspection, smollm2
 
 from ropewalk.inspector.records import LayerGroup, StateTensor
-from ropewalk.planner.engines.llama_compute import Bounds, compute_buffer
+from ropewalk.planner.engines.llama_compute import Bounds, compute_buffer, graph_of
 from ropewalk.planner.engines.llama_server import CACHE_TYPES
 from ropewalk.planner.engines.llama_slots import resolve_slots
 from ropewalk.planner.model import shape_of
@@ -31,7 +31,7 @@ def buffer(
 ) -> Bounds:
     slots = resolve_slots(n_ctx, num_slots=num_slots, unified=unified, ubatch=ubatch)
     key, value = (CACHE_TYPES[name] for name in types)
-    return compute_buffer(shape, slots, key, value, flash=flash)
+    return compute_buffer(graph_of(shape, key, value), slots, flash=flash)
 
 
 @pytest.mark.parametrize(

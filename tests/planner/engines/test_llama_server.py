@@ -303,7 +303,7 @@ def test_every_run_of_the_ground_truth(shared: Path) -> None:
             cache_type_v=option(command, "-ctv", "auto"),
             flash_attn="off" if option(command, "-fa", "auto") == "off" else "auto",
         )
-        host = pricer(shape, request, CPU).host(slots)
+        (host,) = pricer(shape, request, CPU).devices(slots)
         terms = {term.name: term for term in host.terms}
         printed = row["bytes"]
         rounding = len(row["kv_lines"]) * 0.005 * MIB

@@ -45,42 +45,64 @@ class Span:
         return cls(max(span.low for span in spans), max(span.high for span in spans))
 
 
-def compute_buffer(
-    shape: ModelShape, slots: Slots, key: CacheType, value: CacheType, *, flash: bool
-) -> Bounds:
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """What the buffer needs to know of a model and its cache types, worked out once.
+
+    ``block`` is the widest point of a block in numbers per token, ``rotation`` the bytes of the matrices
+    that rotate quantised caches, ``kv_values`` the widest row of values.
+    """
+
+    shape: ModelShape
+    key: CacheType
+    block: Span
+    rotation: int
+    kv_values: int
+
+
+def graph_of(shape: ModelShape, key: CacheType, value: CacheType) -> Graph:
+    """The graph of a model with these cache types."""
+    attending = [group for group in shape.layers if group.head_dim_k]
+    return Graph(
+        shape=shape,
+        key=key,
+        block=Span.widest([_feed_forward(shape), *(_attention(shape, group) for group in attending)]),
+        rotation=_rotation(attending, key, value),
+        kv_values=max((_kv_values(group) for group in attending), default=0),
+    )
+
+
+def compute_buffer(graph: Graph, slots: Slots, *, flash: bool) -> Bounds:
     """Bytes of the CPU compute buffer for one ubatch over the full cache."""
     rows = _rows(slots)
-    lengths = _cache_lengths(shape, slots)
-    fixed = 32 + _rotation(shape, key, value) * len(lengths)
-    widest = Span.widest([_feed_forward(shape), *_mixers(shape, slots)])
-    if flash:
-        # Masks in f16; positions, indices and output rows take 36 bytes a token, 20 more per second cache.
-        inputs = 36 + 20 * (len(lengths) - 1)
-        masks = 2 * rows * sum(lengths)
-        low, high = (masks + rows * (4 * values + inputs) + fixed for values in (widest.low, widest.high))
-        return Bounds(low, high, high)
-    return _without_flash(shape, lengths, rows, widest, fixed=fixed, key=key)
+    lengths = _cache_lengths(graph.shape, slots)
+    fixed = 32 + graph.rotation * len(lengths)
+    states = [
+        _recurrent(graph.shape.hidden_size, group, slots) for group in graph.shape.layers if group.state
+    ]
+    widest = Span.widest([graph.block, *states]) if states else graph.block
+    if not flash:
+        return _without_flash(graph, lengths, rows, widest, fixed)
+    # Masks in f16; positions, indices and output rows take 36 bytes a token, 20 more per second cache.
+    inputs = 36 + 20 * (len(lengths) - 1)
+    masks = 2 * rows * sum(lengths)
+    low, high = (masks + rows * (4 * values + inputs) + fixed for values in (widest.low, widest.high))
+    return Bounds(low, high, high)
 
 
-def _without_flash(
-    shape: ModelShape, lengths: list[int], rows: int, widest: Span, *, fixed: int, key: CacheType
-) -> Bounds:
+def _without_flash(graph: Graph, lengths: list[int], rows: int, widest: Span, fixed: int) -> Bounds:
     """Scores of every head beside f32 masks; values are stored transposed, by one index per element."""
-    inputs = 28 + 12 * (len(lengths) - 1)
-    inputs += 8 * len(lengths) * max((_kv_values(group) for group in shape.layers), default=0)
+    inputs = 28 + 12 * (len(lengths) - 1) + 8 * len(lengths) * graph.kv_values
     masks = 4 * rows * sum(lengths)
-    low, high = (
-        masks + rows * (max(4 * values, scores) + inputs) + fixed
-        for values, scores in zip(
-            (widest.low, widest.high), _score_bytes(shape, max(lengths), key), strict=True
-        )
-    )
+    scores = _score_bytes(graph.shape, max(lengths), graph.key)
+    low = masks + rows * (max(4 * widest.low, scores.low) + inputs) + fixed
+    count = masks + rows * (max(4 * widest.high, scores.high) + inputs) + fixed
     percent_low, percent_high = _FRAGMENTED
     low = low * percent_low // 100 if len(lengths) > 1 else low
-    return Bounds(low, high, high * percent_high // 100)
+    return Bounds(low, count, count * percent_high // 100)
 
 
-def _score_bytes(shape: ModelShape, cells: int, key: CacheType) -> tuple[int, int]:
+def _score_bytes(shape: ModelShape, cells: int, key: CacheType) -> Span:
     """Bytes per token while scores exist: lower and upper bound over the kinds of attention."""
     spans = [Span(0, 0)]
     for group in shape.layers:
@@ -93,8 +115,7 @@ def _score_bytes(shape: ModelShape, cells: int, key: CacheType) -> tuple[int, in
             copies = 8 if key.quantised else 12
             beside = 12 * shape.hidden_size + copies * _head_values(shape, group)
             spans.append(Span(beside + scores, beside + scores))
-    widest = Span.widest(spans)
-    return widest.low, widest.high
+    return Span.widest(spans)
 
 
 def _rows(slots: Slots) -> int:
@@ -138,16 +159,11 @@ def _feed_forward(shape: ModelShape) -> Span:
     return Span.widest(spans)
 
 
-def _mixers(shape: ModelShape, slots: Slots) -> list[Span]:
-    """Numbers per token while attention or a recurrent layer runs.
+def _attention(shape: ModelShape, group: LayerGroup) -> Span:
+    """Numbers per token while attention runs.
 
     Bounds of what b11549 reserves for 20 made-up shapes; only models with narrow feed-forwards reach them.
     """
-    spans = [_attention(shape, group) for group in shape.layers if group.head_dim_k]
-    return spans + [_recurrent(shape.hidden_size, group, slots) for group in shape.layers if group.state]
-
-
-def _attention(shape: ModelShape, group: LayerGroup) -> Span:
     hidden = shape.hidden_size
     if group.kind == "latent":
         return _latent(shape, group)
@@ -175,9 +191,9 @@ def _recurrent(hidden: int, group: LayerGroup, slots: Slots) -> Span:
     return Span(channels + 2 * hidden, 6 * inner + 3 * max(channels - inner, 0) + 5 * hidden + states)
 
 
-def _rotation(shape: ModelShape, key: CacheType, value: CacheType) -> int:
+def _rotation(attending: list[LayerGroup], key: CacheType, value: CacheType) -> int:
     """Bytes of the Hadamard matrices that quantised caches are rotated by, per cache."""
-    dims = {group.head_dim_k for group in shape.layers if group.head_dim_k}
+    dims = {group.head_dim_k or 0 for group in attending}
     if not dims or any(dim % _ROTATION_UNIT for dim in dims):
         return 0
     dim = max(dims)

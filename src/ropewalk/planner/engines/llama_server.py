@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from ropewalk.findings import Finding
 from ropewalk.inspector.records import LayerGroup
 from ropewalk.planner.caches import CacheType, cache_types, find_cache_type
-from ropewalk.planner.engines.llama_compute import compute_buffer
-from ropewalk.planner.engines.llama_slots import Slots, resolve_slots
-from ropewalk.planner.layers_cache import LogicalCache, layer_token_bytes, logical_cache, state_elements
+from ropewalk.planner.engines.llama_compute import Bounds, Graph, compute_buffer, graph_of
+from ropewalk.planner.engines.llama_places import Place, places_of
+from ropewalk.planner.engines.llama_slots import CELL_PAD, Slots, resolve_slots
+from ropewalk.planner.layers_cache import layer_token_bytes, logical_cache, state_elements
 from ropewalk.planner.machine import DeviceKind, Machine
-from ropewalk.planner.parallel import split_layers
 from ropewalk.planner.records import Basis, KvCache, MemoryTerm, PlanRequest
 from ropewalk.planner.shape import ModelShape
-from ropewalk.planner.terms import CACHES, DeviceMemory, Priced, estimate, exact
+from ropewalk.planner.terms import DeviceMemory, Priced, cache_bytes, estimate, exact
 from ropewalk.units import MIB, format_tokens
 
 # ggml block sizes, llama.cpp b11434 ggml/src/ggml-common.h; the types -ctk and -ctv take.
@@ -75,27 +75,38 @@ def usable_bytes(request: PlanRequest, machine: Machine) -> int | None:
 def pricer(shape: ModelShape, request: PlanRequest, machine: Machine) -> LlamaPricer:
     """Place the layers. Raises :class:`UsageError` for a cache type that ggml has not."""
     key, value = types_of(shape, request, machine)
-    num_gpus = 0
-    if device_of(request, machine) == "gpu" and request.gpu_layers != 0:
-        num_gpus = request.tensor_parallel * request.pipeline_parallel
-    gpu_layers = shape.num_layers + 1 if request.gpu_layers is None else request.gpu_layers
-    places = split_layers(shape.num_layers, gpu_layers=gpu_layers if num_gpus else 0, shares=[1.0] * num_gpus)
-    return LlamaPricer(shape, request, key, value, num_gpus, places)
+    on_gpu = device_of(request, machine) == "gpu" and request.gpu_layers != 0
+    num_gpus = request.tensor_parallel * request.pipeline_parallel if on_gpu else 0
+    return LlamaPricer(
+        shape=shape,
+        request=request,
+        key=key,
+        value=value,
+        rows=tuple(_rows(group, key, value) for group in shape.layers),
+        places=places_of(shape, num_gpus, request.gpu_layers),
+        graph=graph_of(shape, key, value),
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class LlamaPricer:
-    """What does not depend on length and number of sequences: types, and the device of each layer.
+    """What does not depend on length and number of sequences.
 
-    ``places`` has one entry per block and, last, one for the output layer; None is the host.
+    ``rows`` are what one layer of each group keeps, ``places`` the GPUs and, last, the host.
     """
 
     shape: ModelShape
     request: PlanRequest
     key: CacheType
     value: CacheType
-    num_gpus: int
-    places: tuple[int | None, ...]
+    rows: tuple[Row, ...]
+    places: tuple[Place, ...]
+    graph: Graph
+
+    @property
+    def step(self) -> int:
+        """Cells come in whole pads."""
+        return CELL_PAD
 
     def price(self, context_len: int, num_sequences: int) -> Priced:
         """All memory of a server started for so many sequences of so many tokens."""
@@ -107,83 +118,72 @@ class LlamaPricer:
             ubatch=self.request.ubatch,
             swa_full=self.request.swa_full,
         )
-        devices = [self._device(gpu, slots) for gpu in range(self.num_gpus)]
-        devices.append(self.host(slots))
-        logical = self._logical(self.shape.layers, context_len)
+        devices = self.devices(slots)
+        logical = logical_cache(
+            self.shape.layers,
+            context_len=context_len,
+            key=self.key,
+            value=self.value,
+            encoder_len=self.shape.encoder_len,
+        )
         state = logical.state_elements * STATE_BYTES
         kv = KvCache(
             bytes_per_token=logical.token_bytes,
             logical_bytes=logical.kv_bytes * num_sequences,
-            reserved_bytes=sum(t.bytes for device in devices for t in device.terms if t.name in CACHES),
+            reserved_bytes=cache_bytes(devices),
             state_bytes_per_sequence=state,
             block_size=1,
             num_blocks=slots.n_ctx,
             max_concurrency=slots.n_ctx / context_len if slots.unified else float(num_sequences),
         )
-        return Priced(tuple(devices), kv, logical.terms(num_sequences, state_bytes=state))
+        return Priced(devices, kv, logical.terms(num_sequences, state_bytes=state))
 
-    def host(self, slots: Slots) -> DeviceMemory:
-        """Host memory: all of it on a CPU, embedding and logits beside GPUs."""
-        shape = self.shape
-        terms = [*self._weights(None), *self._caches(None, slots)]
-        logits = slots.num_slots * shape.vocab_size * 4
-        terms.append(exact("output_buffer", logits, "one row of f32 logits per slot"))
-        terms.append(self._compute(None, slots))
-        terms += self._beside(slots)
-        vocabulary = _PROCESS_PER_TOKEN * shape.vocab_size
-        count = _PROCESS + vocabulary
-        terms.append(
-            estimate(
-                "process_overhead",
-                count,
-                count - _PROCESS_SPREAD,
-                count + _PROCESS_SPREAD + self._work_copy(slots),
-                "program and vocabulary, measured on two models (b11434)",
-            )
+    def devices(self, slots: Slots) -> tuple[DeviceMemory, ...]:
+        """The terms of every GPU and of the host."""
+        compute = compute_buffer(self.graph, slots, flash=self.request.flash_attn != "off")
+        cells = [slots.layer_cells(group) for group in self.shape.layers]
+        *gpus, host = self.places
+        return (
+            *(self._gpu(place, slots, cells, compute) for place in gpus),
+            self._host(host, slots, cells, compute),
         )
-        return DeviceMemory("cpu", self._range(None), tuple(terms), budgeted=not self.num_gpus)
 
-    def _device(self, gpu: int, slots: Slots) -> DeviceMemory:
-        terms = [*self._weights(gpu), *self._caches(gpu, slots), self._compute(gpu, slots)]
-        if gpu == self.places[-1]:
-            terms += self._draft(slots)
-        low, middle, high = _GPU_PROCESS
-        terms.append(estimate("process_overhead", middle, low, high, "context and libraries, public logs"))
-        return DeviceMemory(f"gpu:{gpu}", self._range(gpu), tuple(terms))
+    def _host(self, place: Place, slots: Slots, cells: list[int], compute: Bounds) -> DeviceMemory:
+        """All of it on a CPU; embedding, logits and what was not offloaded beside GPUs."""
+        alone = len(self.places) == 1
+        logits = slots.num_slots * self.shape.vocab_size * 4
+        terms = [
+            place.weights,
+            *self._caches(place, slots, cells),
+            exact("output_buffer", logits, "one row of f32 logits per slot"),
+            _compute_of_cpu(compute) if alone else _compute_beside_gpus(compute),
+            *(self._draft(slots) if alone else ()),
+            *self._on_request(slots, cells),
+            self._process(slots, alone=alone),
+        ]
+        return DeviceMemory("cpu", place.layers, tuple(terms), budgeted=alone)
 
-    def _layers(self, gpu: int | None) -> list[int]:
-        return [layer for layer, place in enumerate(self.places[:-1]) if place == gpu]
+    def _gpu(self, place: Place, slots: Slots, cells: list[int], compute: Bounds) -> DeviceMemory:
+        # Builds before b11434 reserve logits for every token of a ubatch; seen in published GPU logs.
+        high = compute.high + slots.n_ubatch * self.shape.vocab_size * 4
+        low, middle, most = _GPU_PROCESS
+        terms = [
+            place.weights,
+            *self._caches(place, slots, cells),
+            estimate("compute_buffer", compute.bytes, compute.low, high, "the CPU's buffer at least"),
+            *(self._draft(slots) if place.has_output else ()),
+            estimate("process_overhead", middle, low, most, "context and libraries, public logs"),
+        ]
+        return DeviceMemory(place.device, place.layers, tuple(terms))
 
-    def _range(self, gpu: int | None) -> tuple[int, int]:
-        layers = self._layers(gpu)
-        return (layers[0], layers[-1] + 1) if layers else (0, 0)
-
-    def _weights(self, gpu: int | None) -> list[MemoryTerm]:
-        """The embedding stays on the host; a head that is tied to it is copied to the output's device."""
-        weights = self.shape.weights
-        size = sum(weights.layers[layer] for layer in self._layers(gpu))
-        if gpu is None:
-            size += weights.embedding + weights.mtp
-        if gpu == self.places[-1]:
-            size += weights.other + weights.output_head
-            if gpu is not None and not weights.output_head:
-                size += weights.embedding
-        if not self.shape.has_tensors:
-            return [estimate("weights", size, size, size, "dimensions of the config, no tensor read")]
-        return [exact("weights", size, "sum of the tensors, mapped from the file")]
-
-    def _caches(self, gpu: int | None, slots: Slots) -> list[MemoryTerm]:
-        here = set(self._layers(gpu))
+    def _caches(self, place: Place, slots: Slots, cells: list[int]) -> list[MemoryTerm]:
         kv = indexer = states = 0
-        for group in self.shape.layers:
-            count = group.count if not self.num_gpus else len(here.intersection(group.indices))
-            cells = slots.streams * slots.layer_cells(group) * count
-            if group.kind != "cross":  # recomputed from the encoder's output, src/models/t5.cpp:170
-                kv += cells * layer_token_bytes(group, self.key, self.value)
-            if group.indexer_head_dim:
-                pooled = slots.streams * slots.cells // (group.compress_ratio or 1) * count
-                indexer += pooled * self.key.row_bytes(1, group.indexer_head_dim)
-            states += count * slots.num_slots * state_elements(group) * STATE_BYTES
+        for group, row, count, length in zip(self.shape.layers, self.rows, place.counts, cells, strict=True):
+            kv += slots.streams * length * count * row.token_bytes
+            if row.indexer_bytes:
+                pooled = slots.cells // (group.compress_ratio or 1)
+                indexer += slots.streams * pooled * count * row.indexer_bytes
+            states += slots.num_slots * count * row.state_bytes
         sizes = {
             "kv_cache": (kv, "cells of 256, src/llama-kv-cache.cpp:217"),
             "state": (states, "f32 for every slot, src/llama-memory-recurrent.cpp:101"),
@@ -192,51 +192,35 @@ class LlamaPricer:
         basis: Basis = "estimate" if self.shape.pools_tokens else "exact"
         return [exact(name, size, source, basis=basis) for name, (size, source) in sizes.items() if size]
 
-    def _compute(self, gpu: int | None, slots: Slots) -> MemoryTerm:
-        flash = self.request.flash_attn != "off"
-        found = compute_buffer(self.shape, slots, self.key, self.value, flash=flash)
-        if gpu is not None:
-            # Builds before b11434 reserve logits for every token of a ubatch; seen in published GPU logs.
-            high = found.high + slots.n_ubatch * self.shape.vocab_size * 4
-            return estimate("compute_buffer", found.bytes, found.low, high, "the CPU's buffer at least")
-        if self.num_gpus:
-            return estimate("compute_buffer", found.bytes, 0, found.high, "the CPU's buffer at most")
-        basis: Basis = "engine_rule" if found.low == found.high else "estimate"
-        source = "ggml's graph allocator, b11434"
-        return MemoryTerm("compute_buffer", found.bytes, found.low, found.high, basis, source)
+    def _process(self, slots: Slots, *, alone: bool) -> MemoryTerm:
+        """Program and vocabulary; without flash attention also the f16 copy of the scores that the CPU
+        works on and does not list."""
+        count = _PROCESS + _PROCESS_PER_TOKEN * self.shape.vocab_size
+        copy = 0
+        if alone and self.request.flash_attn == "off":
+            copy = 2 * self.shape.num_attention_heads * slots.cells * slots.n_ubatch
+        source = "program and vocabulary, measured on two models (b11434)"
+        low, high = count - _PROCESS_SPREAD, count + _PROCESS_SPREAD + copy
+        return estimate("process_overhead", count, low, high, source)
 
-    def _work_copy(self, slots: Slots) -> int:
-        """f16 copy of the scores that the CPU backend works on without flash attention, unlisted by it."""
-        if self.request.flash_attn != "off" or self.num_gpus:
-            return 0
-        return 2 * self.shape.num_attention_heads * slots.cells * slots.n_ubatch
-
-    def _beside(self, slots: Slots) -> list[MemoryTerm]:
-        terms = [] if self.num_gpus else self._draft(slots)
+    def _on_request(self, slots: Slots, cells: list[int]) -> list[MemoryTerm]:
+        """What the planned command switches off, and towers in a file of their own."""
+        terms = []
         if self.shape.projector_bytes:
             terms.append(exact("projector", self.shape.projector_bytes, "sum of its tensors"))
         limit = self.request.cache_ram_bytes
         if limit:
             terms.append(estimate("prompt_cache", limit, 0, limit, "--cache-ram: finished prompts kept"))
         if self.request.context_checkpoints:
-            each = self._checkpoint_bytes(slots)
-            full = each * self.request.context_checkpoints * slots.num_slots
+            full = self._checkpoint_bytes(cells) * self.request.context_checkpoints * slots.num_slots
             terms.append(estimate("context_checkpoints", full, 0, full, "--ctx-checkpoints per slot"))
         return terms
 
-    def _checkpoint_bytes(self, slots: Slots) -> int:
+    def _checkpoint_bytes(self, cells: list[int]) -> int:
         """A checkpoint holds what cannot be rolled back: windows and states of one slot."""
         return sum(
-            group.count
-            * (
-                (
-                    slots.layer_cells(group) * layer_token_bytes(group, self.key, self.value)
-                    if group.window
-                    else 0
-                )
-                + state_elements(group) * STATE_BYTES
-            )
-            for group in self.shape.layers
+            group.count * ((length * row.token_bytes if group.window else 0) + row.state_bytes)
+            for group, row, length in zip(self.shape.layers, self.rows, cells, strict=True)
         )
 
     def _draft(self, slots: Slots) -> list[MemoryTerm]:
@@ -252,14 +236,33 @@ class LlamaPricer:
         weights = 0 if self.request.mtp else draft.weights_bytes
         return [exact("draft_model", weights + cache, "its tensors, and a cache as long as the model's")]
 
-    def _logical(self, layers: tuple[LayerGroup, ...], context_len: int) -> LogicalCache:
-        return logical_cache(
-            layers,
-            context_len=context_len,
-            key=self.key,
-            value=self.value,
-            encoder_len=self.shape.encoder_len,
-        )
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What one layer of a group keeps: per cell, per cell of its indexer, and per slot."""
+
+    token_bytes: int
+    indexer_bytes: int
+    state_bytes: int
+
+
+def _rows(group: LayerGroup, key: CacheType, value: CacheType) -> Row:
+    return Row(
+        # Cross-attention is recomputed from the encoder's output, src/models/t5.cpp:170.
+        token_bytes=0 if group.kind == "cross" else layer_token_bytes(group, key, value),
+        indexer_bytes=key.row_bytes(1, group.indexer_head_dim) if group.indexer_head_dim else 0,
+        state_bytes=state_elements(group) * STATE_BYTES,
+    )
+
+
+def _compute_of_cpu(compute: Bounds) -> MemoryTerm:
+    basis: Basis = "engine_rule" if compute.low == compute.high else "estimate"
+    source = "ggml's graph allocator, b11434"
+    return MemoryTerm("compute_buffer", compute.bytes, compute.low, compute.high, basis, source)
+
+
+def _compute_beside_gpus(compute: Bounds) -> MemoryTerm:
+    return estimate("compute_buffer", compute.bytes, 0, compute.high, "the CPU's buffer at most")
 
 
 def findings(shape: ModelShape, request: PlanRequest, machine: Machine) -> list[Finding]:

@@ -15,6 +15,11 @@ from ropewalk.planner.terms import Priced
 class Pricer(Protocol):
     """The memory of one model on one engine, as a function of length and number of sequences."""
 
+    @property
+    def step(self) -> int:
+        """Tokens that the engine rounds a context to, mostly."""
+        ...
+
     def price(self, context_len: int, num_sequences: int) -> Priced:
         """All memory for so many sequences of so many tokens; never falls as either grows."""
         ...

@@ -16,7 +16,7 @@ from ropewalk.planner.machine import DeviceKind, Machine
 from ropewalk.planner.parallel import check_tensor_parallel, heads_per_rank, pipeline_stages
 from ropewalk.planner.records import KvCache, MemoryTerm, PlanRequest
 from ropewalk.planner.shape import ModelShape
-from ropewalk.planner.terms import CACHES, DeviceMemory, Priced, estimate, exact
+from ropewalk.planner.terms import DeviceMemory, Priced, cache_bytes, estimate, exact
 from ropewalk.planner.weights import stage_weights
 from ropewalk.units import MIB
 
@@ -105,6 +105,11 @@ class TransformersPricer:
     weights: tuple[int, ...]
     stage_layers: tuple[tuple[LayerGroup, ...], ...]
 
+    @property
+    def step(self) -> int:
+        """Nothing is rounded."""
+        return 1
+
     def price(self, context_len: int, num_sequences: int) -> Priced:
         """All sequences are prefilled at once, as one padded batch."""
         beside = self._beside(context_len, num_sequences)
@@ -116,12 +121,11 @@ class TransformersPricer:
             names = (f"{self.device}:{number * ranks + rank}" for rank in range(ranks))
             devices += [DeviceMemory(name, stage, terms) for name in names]
         logical = self._logical(self.shape.layers, context_len)
-        reserved = sum(term.bytes for device in devices for term in device.terms if term.name in CACHES)
         state = self._state_bytes(logical)
         kv = KvCache(
             bytes_per_token=logical.token_bytes,
             logical_bytes=logical.kv_bytes * num_sequences,
-            reserved_bytes=reserved,
+            reserved_bytes=cache_bytes(devices),
             state_bytes_per_sequence=state,
             block_size=1,
             num_blocks=context_len * num_sequences,

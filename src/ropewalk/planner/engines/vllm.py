@@ -23,7 +23,7 @@ from ropewalk.planner.machine import DeviceKind, Machine
 from ropewalk.planner.parallel import check_tensor_parallel, pipeline_stages
 from ropewalk.planner.records import Basis, KvCache, MemoryTerm, PlanRequest
 from ropewalk.planner.shape import ModelShape
-from ropewalk.planner.terms import CACHES, DeviceMemory, Priced, estimate, exact
+from ropewalk.planner.terms import DeviceMemory, Priced, cache_bytes, estimate, exact
 from ropewalk.planner.weights import stage_weights
 from ropewalk.units import GIB, format_bytes
 
@@ -146,6 +146,11 @@ class VllmPricer:
     weights: tuple[int, ...]
     sequence_state_bytes: int
 
+    @property
+    def step(self) -> int:
+        """Tokens come in whole blocks."""
+        return self.block_size
+
     def in_flight(self, context_len: int, batched: int) -> int:
         """Tokens scheduled and not yet settled: one batch per step that may run at once.
 
@@ -252,9 +257,7 @@ class VllmPricer:
         return KvCache(
             bytes_per_token=logical.token_bytes,
             logical_bytes=logical.kv_bytes * num_sequences,
-            reserved_bytes=sum(
-                term.bytes for device in devices for term in device.terms if term.name in CACHES
-            ),
+            reserved_bytes=cache_bytes(devices),
             state_bytes_per_sequence=self.sequence_state_bytes,
             block_size=self.block_size,
             num_blocks=num_blocks,
