@@ -22,10 +22,10 @@ class Mark(NamedTuple):
 
 
 MARKS: dict[str, Mark] = {
-    "hit": Mark("■", "hit", "green"),
-    "miss": Mark("·", "miss", "red"),
-    "wrong_needle": Mark("x", "wrong value", "magenta"),
-    "refused": Mark("–", "refused by the server", "dim"),
+    "hit": Mark("■", "hit", "cyan"),
+    "miss": Mark("·", "miss", "dim"),
+    "wrong_needle": Mark("x", "wrong value", "yellow"),
+    "refused": Mark("–", "refused by the server", "magenta"),
     "truncated": Mark("t", "answer cut off", "yellow"),
     "lost_to_reasoning": Mark("r", "lost to reasoning", "yellow"),
     "invalid": Mark("!", "invalid: other tokens evaluated than sent", "yellow"),

@@ -126,12 +126,14 @@ def _memory(arms: Sequence[ArmResult]) -> Markup:
             seen = term.printed_bytes if term.measured_bytes is None else term.measured_bytes
             name = [arm.label if place == 0 else "", term_name(term.name)]
             amounts = [_amount(count, unit) for count in counts]
-            rows.append([*name, *amounts, pair_bar(term.planned_bytes, seen, largest), term.how or ""])
-    heads = ["", "", f"planned, {unit}", f"printed, {unit}", f"measured, {unit}", "plan and reality", "how"]
+            rows.append([*name, *amounts, pair_bar(term.planned_bytes, seen, largest)])
+    heads = ["", "", f"planned, {unit}", f"printed, {unit}", f"measured, {unit}", "plan and reality"]
+    how = dict.fromkeys(f"{term_name(term.name)} measured: {term.how}." for term in terms if term.how)
     return join([
         element("h2", "Memory: planned, printed by the engine, measured from outside"),
         _table(heads, rows, numbers={2, 3, 4}),
         element("p", "Outline: planned. Bar: measured, or printed where it was not.", class_="note"),
+        *(element("p", line, class_="note") for line in how),
     ])  # fmt: skip
 
 
@@ -227,6 +229,6 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: set[
         cells = (element("th", head, class_=kind) for head, kind in zip(heads, kinds, strict=True))
         parts.append(element("tr", *cells))
     for row in rows:
-        cells = (element("td", cell, class_=kind or "wrap") for cell, kind in zip(row, kinds, strict=True))
+        cells = (element("td", cell, class_=kind) for cell, kind in zip(row, kinds, strict=True))
         parts.append(element("tr", *cells))
     return element("div", element("table", join(parts)), class_="scroll")

@@ -12,7 +12,7 @@ from rich.text import Text
 from ropewalk.findings import has_error
 from ropewalk.inspector.records import Block, CheckpointSummary, Inspection
 from ropewalk.report import layers
-from ropewalk.report.layout import Parts, bar, columns, findings_block, labelled, short_name
+from ropewalk.report.layout import BAR_STYLE, Parts, bar, columns, findings_block, labelled, short_name
 from ropewalk.units import format_bytes, format_count, format_tokens
 
 _BAR_WIDTH = 18
@@ -59,7 +59,7 @@ def _rows(inspection: Inspection, kept: Kept | None) -> Iterator[Row]:
     if inspection.layers:
         yield "attends", Parts(list(_attention(inspection)))
         yield "", Text(layers.words(inspection.layers))
-        yield "", Text(layers.strip(inspection.layers))
+        yield "", Text(layers.strip(inspection.layers), style=BAR_STYLE)
     if kept:
         yield "keeps", Parts(list(_kept(kept)))
     yield "embeds", Parts(list(_embedding(inspection)))
@@ -181,7 +181,7 @@ def _block(block: Block) -> RenderableType:
         ("feed-forward", block.feed_forward_parameters),
     ):
         share = count / block.parameters if block.parameters else 0.0
-        table.add_row(name, f"{share:.1%}", bar(share, _BAR_WIDTH))
+        table.add_row(name, f"{share:.1%}", Text(bar(share, _BAR_WIDTH), style=BAR_STYLE))
     return Group(f"{block.parameters:,} parameters, the most frequent one", table)
 
 

@@ -19,6 +19,7 @@ from ropewalk.findings import Finding, by_severity
 from ropewalk.units import GIB, format_gib, format_mib
 
 LABEL_WIDTH = 10
+BAR_STYLE = "cyan"
 SEVERITY_MARKS = {"error": ("✗", "bold red"), "warning": ("!", "yellow"), "info": ("i", "blue")}
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 

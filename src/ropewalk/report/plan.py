@@ -10,6 +10,7 @@ from rich.text import Text
 from ropewalk.planner.records import Compute, Fit, Launch, Memory, MemoryTerm, Plan, RopeDecision
 from ropewalk.report.command import fold
 from ropewalk.report.layout import (
+    BAR_STYLE,
     LABEL_WIDTH,
     Parts,
     Verbatim,
@@ -142,14 +143,14 @@ def _memory(plan: Plan) -> RenderableType:
         table.add_row(
             term_name(term.name),
             _term_bytes(term, unit),
-            range_bar(term.low_bytes / scale, term.high_bytes / scale, _BAR_WIDTH),
+            Text(range_bar(term.low_bytes / scale, term.high_bytes / scale, _BAR_WIDTH), style=BAR_STYLE),
             Text(term.basis.replace("_", " "), style="" if term.basis == "exact" else "dim"),
         )
     low, high = _low(memory), memory.high_bytes
     table.add_row(
         Text("total", style="bold"),
         Text(_ends(low, high, unit) + f" {unit}", style="bold"),
-        range_bar(low / scale, high / scale, _BAR_WIDTH),
+        Text(range_bar(low / scale, high / scale, _BAR_WIDTH), style=BAR_STYLE),
         _of_budget(plan.fit),
     )
     return table

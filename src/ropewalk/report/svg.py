@@ -52,7 +52,7 @@ def kind_of(mark: Mark) -> str:
 
 def symbol_of(mark: Mark) -> str:
     """The symbol of a mark on a cell that is filled already."""
-    return "✓" if mark.words == "hit" else mark.symbol
+    return {"hit": "✓", PARTIAL.words: "n/m"}.get(mark.words, mark.symbol)
 
 
 def label(x: float, y: float, words: str, kind: str) -> Markup:
