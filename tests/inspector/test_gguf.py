@@ -166,6 +166,7 @@ def test_strings_at_the_edge_of_a_window(extra: int, tmp_path: Path) -> None:
 def test_text_that_is_no_utf8(tmp_path: Path) -> None:
     writer = GgufWriter().key("general.name", "string", b"caf\xe9")
     assert open_checkpoint(writer.write(tmp_path / "m.gguf")).gguf == {"general.name": "caf\ufffd"}
+    refused(GgufWriter().key("", "uint8", 1).write(tmp_path / "m.gguf"), "gguf_malformed")
     refused(GgufWriter().key(b"\xff", "uint8", 1).write(tmp_path / "m.gguf"), "gguf_malformed")
     refused(GgufWriter().tensor(b"\xff", "F32", (1,)).write(tmp_path / "m.gguf"), "gguf_malformed")
 
@@ -185,7 +186,8 @@ def test_alignment(alignment: int, second: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "value"), [("uint32", 0), ("uint32", 48), ("float32", 32.0), ("string", "32"), ("bool", True)]
+    ("kind", "value"),
+    [("uint32", 0), ("uint32", 48), ("float32", 32.0), ("string", "32"), ("bool", True), ("uint64", 32)],
 )
 def test_an_alignment_that_is_none(kind: str, value: Any, tmp_path: Path) -> None:
     path = GgufWriter().key("general.alignment", kind, value).write(tmp_path / "m.gguf")

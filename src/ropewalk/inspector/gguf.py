@@ -81,7 +81,7 @@ def parse_gguf(cursor: Cursor, *, keep_arrays: Collection[str] = ()) -> GgufFile
     num_keys = _count(cursor, "keys", limit=MAX_KEYS, item_bytes=_KEY_MIN_BYTES)
     section = _KeySection(cursor, keep_arrays)
     section.read(num_keys)
-    alignment = _alignment(cursor, section.keys)
+    alignment = _alignment(cursor, section)
     columns, faults = read_tensors(cursor, num_tensors, alignment=alignment)
     return GgufFile(
         file=cursor.file,
@@ -129,12 +129,15 @@ def _count(cursor: Cursor, what: str, *, limit: int, item_bytes: int) -> int:
     return count
 
 
-def _alignment(cursor: Cursor, keys: dict[str, Any]) -> int:
-    """llama.cpp wants a power of two; without the key it is 32."""
-    alignment = keys.get("general.alignment", DEFAULT_ALIGNMENT)
-    if type(alignment) is not int or not 0 < alignment < 1 << 32 or alignment & (alignment - 1):
-        raise cursor.malformed(f"general.alignment is {alignment!r}, not a power of two")
-    return alignment
+def _alignment(cursor: Cursor, section: _KeySection) -> int:
+    """A power of two as a uint32, as llama.cpp wants it; without the key it is 32."""
+    if "general.alignment" not in section.keys:
+        return DEFAULT_ALIGNMENT
+    alignment = section.keys["general.alignment"]
+    place = section.places.get("general.alignment")
+    if place is None or place.type != "uint32" or alignment == 0 or alignment & (alignment - 1):
+        raise cursor.malformed(f"general.alignment is {clip(alignment)!r}, not a power of two as uint32")
+    return int(alignment)
 
 
 def _order_findings(cursor: Cursor) -> tuple[Finding, ...]:
@@ -164,6 +167,8 @@ class _KeySection:
     def read(self, count: int) -> None:
         for _ in range(count):
             key = self._cursor.text("key", limit=MAX_KEY_BYTES)
+            if not key:
+                raise self._cursor.malformed("an empty key, which llama.cpp refuses")
             kind = self._cursor.u32()
             place = self._cursor.position
             value = self._value(key, kind)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, chain, pairwise
 from math import prod
+from operator import mul
 from struct import Struct
 from sys import intern
 from typing import Any
@@ -13,13 +14,14 @@ from typing import Any
 from ropewalk.findings import Finding
 from ropewalk.inspector.cursor import Cursor
 from ropewalk.inspector.ggml_types import GGML_TYPES
-from ropewalk.inspector.layout import gather
+from ropewalk.inspector.layout import Fault, gather
 from ropewalk.inspector.tensors import Columns, Shape
 from ropewalk.inspector.wording import clip
 
 MAX_DIMS = 4  # GGML_MAX_DIMS
 NAME_BYTES = 64  # GGML_MAX_NAME, with the closing NUL
 _NAME_LIMIT = 1 << 16
+_INT64_MAX = 2**63 - 1
 _LARGEST = 2**59  # elements or bytes: eight bytes for each, and all sums still fit in 64 bits
 
 
@@ -43,7 +45,8 @@ def read_tensors(cursor: Cursor, count: int, *, alignment: int) -> tuple[Columns
     """
     rows = [_row(cursor) for _ in range(count)]
     data_bytes = cursor.size - _aligned(cursor.position, alignment)
-    found = gather(_faults(rows, alignment=alignment, data_bytes=data_bytes), file=cursor.file, says=_SAYS)
+    faults = chain(_faults(rows, alignment=alignment), _cut(rows, data_bytes=data_bytes))
+    findings = gather(faults, file=cursor.file, says=_SAYS)
     _fill_unknown(rows, data_bytes=data_bytes)
     columns = Columns(
         names=[row.name for row in rows],
@@ -52,7 +55,7 @@ def read_tensors(cursor: Cursor, count: int, *, alignment: int) -> tuple[Columns
         nbytes=[row.nbytes or 0 for row in rows],
         offsets=[row.offset for row in rows],
     )
-    return columns, tuple(found)
+    return columns, tuple(findings)
 
 
 def _row(cursor: Cursor) -> _Row:
@@ -61,7 +64,8 @@ def _row(cursor: Cursor) -> _Row:
     if num_dims > MAX_DIMS:
         raise cursor.malformed(f"{clip(name)} has {num_dims} dimensions; ggml knows {MAX_DIMS}")
     *dims, kind, offset = cursor.unpack(Struct(f"{cursor.order}{num_dims}QIQ"))
-    if prod(max(length, 1) for length in dims) > _LARGEST or offset > _LARGEST:
+    largest = max(accumulate(dims, mul), default=1)  # also on the way to a zero, as llama.cpp multiplies
+    if largest > _LARGEST or max(dims, default=0) > _INT64_MAX or offset > _LARGEST:
         raise cursor.malformed(f"{clip(name)} has the impossible shape {dims} or offset {offset}")
     known = GGML_TYPES.get(kind)
     shape = tuple(reversed(dims))
@@ -77,7 +81,7 @@ def _aligned(offset: int, alignment: int) -> int:
     return -(-offset // alignment) * alignment
 
 
-def _faults(rows: Sequence[_Row], *, alignment: int, data_bytes: int) -> Iterator[tuple[str, dict[str, Any]]]:
+def _faults(rows: Sequence[_Row], *, alignment: int) -> Iterator[Fault]:
     """llama.cpp wants each tensor where the one before it ends, rounded up (gguf.cpp, ``offset`` check)."""
     expected: int | None = 0
     names: set[str] = set()
@@ -96,18 +100,22 @@ def _faults(rows: Sequence[_Row], *, alignment: int, data_bytes: int) -> Iterato
             yield code, where | {"dtype": row.type_name, "shape": list(row.shape)}
             expected = None
             continue
-        end = row.offset + row.nbytes
-        if end > data_bytes:
-            yield (
-                "truncated_payload",
-                {
-                    "first_incomplete_tensor": row.name,
-                    "expected_payload_bytes": max(other.offset + (other.nbytes or 0) for other in rows),
-                    "actual_payload_bytes": max(data_bytes, 0),
-                },
-            )
-            return
-        expected = _aligned(end, alignment)
+        expected = _aligned(row.offset + row.nbytes, alignment)
+
+
+def _cut(rows: Sequence[_Row], *, data_bytes: int) -> Iterator[Fault]:
+    """Data that should be there and is not. The padding after the last tensor may lack."""
+    ends = [row.offset + (row.nbytes or 0) for row in rows]
+    if ends and max(ends) > data_bytes:
+        first = next(row for row, end in zip(rows, ends, strict=True) if end > data_bytes)
+        yield (
+            "truncated_payload",
+            {
+                "first_incomplete_tensor": first.name,
+                "expected_payload_bytes": max(ends),
+                "actual_payload_bytes": max(data_bytes, 0),
+            },
+        )
 
 
 _SAYS = {

@@ -7,6 +7,7 @@ Infinity]`` in Mamba-2 configs) and refused in a safetensors header, as the form
 from __future__ import annotations
 
 import json
+from math import isinf
 from typing import Any
 
 from ropewalk.errors import CheckpointError
@@ -24,7 +25,14 @@ def _refuse_constant(text: str) -> Any:
     raise ValueError(f"{text} is not JSON")
 
 
-_STRICT = json.JSONDecoder(parse_constant=_refuse_constant)
+def _finite(text: str) -> float:
+    number = float(text)
+    if isinf(number):
+        raise ValueError(f"{text} is out of range")
+    return number
+
+
+_STRICT = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite)
 _TOLERANT = json.JSONDecoder()
 
 
