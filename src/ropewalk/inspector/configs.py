@@ -7,7 +7,14 @@ from typing import Any, cast
 
 from ropewalk.inspector.class_defaults import SOURCE, class_defaults, text_type
 from ropewalk.inspector.records import Fact, Source
-from ropewalk.inspector.settings import MAX_LAYERS, Settings, require_count, require_counts
+from ropewalk.inspector.settings import (
+    MAX_LAYERS,
+    PER_LAYER,
+    Settings,
+    require,
+    require_count,
+    require_counts,
+)
 
 FILE = "config.json"
 
@@ -192,11 +199,11 @@ def _look_up(block: Mapping[str, Any], alias: str) -> tuple[bool, Any]:
 
 def _checked(value: Any, name: str, detail: str) -> Any:
     """A flag, a dtype, a count, or one count per layer. Raises :class:`CheckpointError`."""
-    if name in _BOOLEAN and isinstance(value, bool):
-        return value
-    if name == "dtype" and isinstance(value, str):
-        return value.removeprefix("torch.")
-    if isinstance(value, list) and name != "num_hidden_layers":
+    if name in _BOOLEAN:
+        return require(value, bool, field_name=detail, file=FILE)
+    if name == "dtype":
+        return require(value, str, field_name=detail, file=FILE).removeprefix("torch.")
+    if isinstance(value, list) and name in PER_LAYER:
         counts = require_counts(value, field_name=detail, file=FILE)
         return counts[0] if len(set(counts)) == 1 else counts
     if name == "sliding_window" and value == -1:

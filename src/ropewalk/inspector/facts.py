@@ -99,7 +99,8 @@ def head_facts(
         none = Fact(0, "derived", "no attention layers")
         facts |= {"num_attention_heads": none, "num_key_value_heads": none, "head_dim": _UNKNOWN}
     queries, keys = facts["num_attention_heads"].value, facts["num_key_value_heads"].value
-    ratio = queries // keys if queries and keys and queries % keys == 0 else None
+    are_numbers = isinstance(queries, int) and isinstance(keys, int) and queries > 0 and keys > 0
+    ratio = queries // keys if are_numbers and queries % keys == 0 else None
     facts["gqa_ratio"] = Fact(ratio, "derived", "num_attention_heads / num_key_value_heads")
     return facts
 

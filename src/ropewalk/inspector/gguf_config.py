@@ -7,7 +7,7 @@ from typing import Any
 
 from ropewalk.errors import CheckpointError
 from ropewalk.inspector.records import Fact, SkippedArray
-from ropewalk.inspector.settings import MAX_LAYERS, Settings, require_count, require_counts
+from ropewalk.inspector.settings import MAX_LAYERS, PER_LAYER, Settings, require_count, require_counts
 
 FILE = "GGUF metadata"
 
@@ -85,7 +85,7 @@ def _checked(value: Any, key: str, name: str) -> Any:
             code="config_invalid",
             where={"field": key},
         )
-    if isinstance(value, list):
+    if isinstance(value, list) and name in PER_LAYER:
         counts = require_counts(value, field_name=key, file=FILE)
         return counts[0] if len(set(counts)) == 1 else counts
     return require_count(
@@ -127,7 +127,9 @@ def _name_global_heads(facts: dict[str, Fact]) -> None:
 
 def _read_vocabulary(metadata: Mapping[str, Any], facts: dict[str, Fact]) -> None:
     tokens = metadata.get("tokenizer.ggml.tokens")
-    count = tokens.length if isinstance(tokens, SkippedArray) else len(tokens) if tokens else 0
+    count = tokens.length if isinstance(tokens, SkippedArray) else 0
+    if isinstance(tokens, list):
+        count = len(tokens)
     if "vocab_size" not in facts and count:
         facts["vocab_size"] = Fact(count, "gguf", "tokenizer.ggml.tokens")
 

@@ -70,7 +70,7 @@ def prove_heads(evidence: BlockEvidence, stated: Heads, hidden_size: int | None)
     """
     keys, values = evidence.out("k", hidden_size), evidence.out("v", hidden_size)
     size = _head_dim(evidence, stated, keys, hidden_size)
-    if size is None:
+    if not size:
         return stated
     queries = _query_heads(evidence, stated, size, hidden_size)
     if keys is not None:

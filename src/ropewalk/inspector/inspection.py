@@ -237,7 +237,7 @@ class _Derivation:
         )
         self.facts |= rope.facts
         self.findings += rope.findings
-        asked = dict(self.facts)
+        asked = {name: fact for name, fact in self.facts.items() if not isinstance(fact.value, list)}
         longer = self.settings.fact("model_max_length")
         if longer is not None:
             asked["model_max_length"] = longer

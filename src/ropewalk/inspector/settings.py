@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from ropewalk.errors import CheckpointError
 from ropewalk.inspector.records import Fact, Format, Source
 
+T = TypeVar("T")
+_KIND_NAMES: dict[type, str] = {bool: "true or false", str: "a text"}
 # More layers than any model has: a bound before anything is built per layer.
 MAX_LAYERS = 100_000
+# Fields that may be listed layer by layer.
+PER_LAYER = frozenset(
+    {
+        "num_attention_heads", "num_key_value_heads", "head_dim", "v_head_dim", "intermediate_size",
+        "num_experts", "num_experts_per_tok", "moe_intermediate_size",
+    }
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,25 +71,33 @@ class Settings:
         return self.block[key] if key in self.block else self.defaults.get(key)
 
 
+def require(value: Any, kind: type[T], *, field_name: str, file: str) -> T:
+    """A value of the type that its field has. Raises :class:`CheckpointError`."""
+    if isinstance(value, kind):
+        return value
+    raise _invalid(value, _KIND_NAMES.get(kind, kind.__name__), field_name=field_name, file=file)
+
+
 def require_count(value: Any, *, field_name: str, file: str, limit: int = 2**40) -> int:
     """A count from a file: a whole number from 0 to ``limit``. Raises :class:`CheckpointError`."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= limit:
-        raise CheckpointError(
-            f"{file}: {field_name} is {value!r}, expected a whole number from 0 to {limit}",
-            code="config_invalid",
-            where={"file": file, "field": field_name, "value": repr(value)[:200]},
-        )
+        raise _invalid(value, f"a whole number from 0 to {limit:,}", field_name=field_name, file=file)
     return value
 
 
 def require_counts(values: list[Any], *, field_name: str, file: str) -> list[int]:
     """One count per layer. Raises :class:`CheckpointError`."""
-    if len(values) > MAX_LAYERS:
-        raise CheckpointError(
-            f"{file}: {field_name} lists {len(values)} values, more than any model has layers",
-            code="config_invalid",
-            where={"file": file, "field": field_name},
-        )
+    if not 0 < len(values) <= MAX_LAYERS:
+        raise _invalid(len(values), f"1 to {MAX_LAYERS:,} values", field_name=field_name, file=file)
     return [require_count(value, field_name=field_name, file=file) for value in values]
+
+
+def _invalid(value: Any, expected: str, *, field_name: str, file: str) -> CheckpointError:
+    shown = repr(value)[:200]
+    return CheckpointError(
+        f"{file}: {field_name} is {shown}, expected {expected}",
+        code="config_invalid",
+        where={"file": file, "field": field_name, "value": shown},
+    )

@@ -9,7 +9,7 @@ from ropewalk.inspector.places import Places
 from ropewalk.inspector.records import Fact
 from ropewalk.inspector.settings import Settings
 
-_GENERATES = re.compile(r"For(?:CausalLM|ConditionalGeneration)|LMHeadModel")
+_GENERATES = re.compile(r"For(?:CausalLM|ConditionalGeneration|MaskedLM|PreTraining)|LMHeadModel|LMModel")
 
 
 def tied_embeddings(settings: Settings, places: Places, *, incomplete: bool) -> tuple[Fact, list[Finding]]:
@@ -24,7 +24,7 @@ def tied_embeddings(settings: Settings, places: Places, *, incomplete: bool) -> 
         return stated or Fact(None, "derived", "not stated"), []
     head = next((row.name for row in places.output_head if len(row.shape) > 1), None)
     if head is None:
-        return _without_head(settings, flag)
+        return _without_head(settings, stated, flag)
     if flag is True:
         message = f"tie_word_embeddings is true, yet {head} is stored as well; it is counted once"
         where = {"field": "tie_word_embeddings", "config": True, "tensor": head}
@@ -35,12 +35,14 @@ def tied_embeddings(settings: Settings, places: Places, *, incomplete: bool) -> 
     return Fact(False, "tensor", head), []
 
 
-def _without_head(settings: Settings, flag: bool | None) -> tuple[Fact, list[Finding]]:
-    generates = bool(_GENERATES.search(settings.architecture or ""))
+def _without_head(settings: Settings, stated: Fact | None, flag: bool | None) -> tuple[Fact, list[Finding]]:
+    """The embedding is the head of a model that generates; an encoder or a reward model has none."""
+    generates = settings.format == "gguf" or bool(_GENERATES.search(settings.architecture or ""))
+    if settings.architecture is not None and not generates:
+        return stated or Fact(None, "derived", f"{settings.architecture} has no output head"), []
+    tied = Fact(True, "tensor", "no output head is stored")
     if flag is not False or not generates:
-        return Fact(True, "tensor", "no output head is stored"), []
+        return tied, []
     message = "tie_word_embeddings is false, but no output head is stored"
     where = {"field": "tie_word_embeddings", "config": False, "tensor": "lm_head.weight"}
-    return Fact(True, "tensor", "no output head is stored"), [
-        Finding("lm_head_missing", "error", message, where)
-    ]
+    return tied, [Finding("lm_head_missing", "error", message, where)]
