@@ -1,0 +1,131 @@
+"""Plans against 244 published figures: exact where the source printed what was allocated."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.planner.ground_truth import rows
+from tests.planner.models import attention, inspection, latent, recurrent
+
+from ropewalk.inspector.records import LayerGroup
+from ropewalk.planner.engines import llama_server, vllm
+from ropewalk.planner.engines.vllm_capacity import estimated_max_len, needed_bytes
+from ropewalk.planner.layers_cache import state_elements
+from ropewalk.planner.machine import Machine
+from ropewalk.planner.model import shape_of
+from ropewalk.planner.records import PlanRequest
+from ropewalk.planner.terms import cache_bytes
+from ropewalk.units import GIB, MIB
+
+GPU = Machine(kind="gpu")
+ROUNDING = 0.005
+
+
+def figures(shared: Path, *, engine: str, quantity: str) -> list[dict[str, Any]]:
+    return [
+        row
+        for row in rows(shared, "published.json")
+        if row["engine"].startswith(engine) and quantity in row["quantity"] and row["arch"]
+    ]
+
+
+def layers_of(arch: dict[str, Any]) -> tuple[LayerGroup, ...]:
+    if "mla_latent" in arch:
+        count = arch.get("layers_kv", 36)
+        return (latent(count, width=arch["mla_latent"] + arch["rope_dim"]),)
+    return (
+        attention(
+            range(arch["layers_kv"]),
+            kv=arch["kv_heads"],
+            dim=arch["head_dim_k"],
+            value_dim=arch["head_dim_v"],
+        ),
+    )
+
+
+def test_caches_of_llama_cpp(shared: Path) -> None:
+    """Every line with confidence high, equal to the printed 0.01 MiB."""
+    checked = 0
+    for quantity in ("KV cache size", "SWA KV", "indexer KV", "MTP draft KV", "context (KV)"):
+        for row in figures(shared, engine="llama.cpp", quantity=quantity):
+            arch, length = row["arch"], row["context"]
+            if row["confidence"] != "high" or "layers_kv" not in arch:
+                continue
+            model = inspection(layers_of(arch), hidden=1024, inner=1024, vocab=64, heads=arch["kv_heads"])
+            request = PlanRequest(
+                length, "llama-server", cache_type_k=row["kv_dtype"], cache_type_v=row["kv_dtype"]
+            )
+            priced = llama_server.pricer(shape_of(model), request, Machine(kind="cpu")).price(length, 1)
+            planned = sum(term.bytes for term in priced.devices[0].terms if term.name == "kv_cache")
+            assert planned / MIB == pytest.approx(row["value"], abs=ROUNDING), row["id"]
+            checked += 1
+    assert checked >= 25
+
+
+def test_states_of_llama_cpp(shared: Path) -> None:
+    checked = 0
+    for row in figures(shared, engine="llama.cpp", quantity="recurrent state"):
+        arch = row["arch"]
+        if "gdn_layers" not in arch:
+            continue
+        heads, size = arch["v_heads"], arch["dk"]
+        channels = 2 * arch["k_heads"] * size + heads * arch["dv"]
+        group = recurrent(
+            range(arch["gdn_layers"]), conv=(arch["conv"] - 1, channels), ssm=(heads, arch["dv"], size)
+        )
+        planned = group.count * state_elements(group) * llama_server.STATE_BYTES
+        assert planned / MIB == pytest.approx(row["value"], abs=ROUNDING), row["id"]
+        checked += 1
+    assert checked == 2
+
+
+def priced_by_vllm(row: dict[str, Any], length: int) -> vllm.VllmPricer:
+    kind = "fp8" if str(row["kv_dtype"]).startswith("fp8") else "auto"
+    heads = 8 * max(1, row["tp"])
+    model = inspection(layers_of(row["arch"]), hidden=1024, inner=1024, vocab=64, heads=heads)
+    request = PlanRequest(
+        length, "vllm", cache_type_k=kind, cache_type_v=kind, tensor_parallel=row["tp"], device="cuda:0"
+    )
+    return vllm.pricer(shape_of(model), request, GPU)
+
+
+def test_what_vllm_says_it_needs(shared: Path) -> None:
+    """Models of one kind of layer: equal after rounding to 0.01 GiB."""
+    checked = 0
+    for row in figures(shared, engine="vllm", quantity="KV needed"):
+        if "layers_kv" not in row["arch"] and "mla_latent" not in row["arch"]:
+            continue
+        needed = needed_bytes(priced_by_vllm(row, row["context"]), row["context"])
+        assert round(needed / GIB, 2) == row["value"], row["id"]
+        checked += 1
+    assert checked == 5
+
+
+def test_lengths_that_vllm_estimates(shared: Path) -> None:
+    """Inside the interval that the printed GiB and the block size leave open, with or without the block
+    that newer versions hold back."""
+    checked = 0
+    for row in figures(shared, engine="vllm", quantity="estimated maximum"):
+        if "layers_kv" not in row["arch"]:
+            continue
+        available = float(row["quantity"].split(" with ")[1].split()[0])
+        chosen = priced_by_vllm(row, row["context"])
+        block = chosen.bytes_per_block(0)
+        low = int((available - ROUNDING) * GIB)
+        high = int((available + ROUNDING) * GIB) + block
+        limit = row["context"]
+        shortest = estimated_max_len(chosen, low, limit=limit) // 128 * 128
+        longest = estimated_max_len(chosen, high, limit=limit)
+        assert shortest <= row["value"] <= longest, row["id"]
+        checked += 1
+    assert checked == 6
+
+
+def test_caches_of_a_plan_are_what_is_reserved() -> None:
+    """The helper that the figures above rest on sums all devices."""
+    model = inspection((attention(range(2), kv=8, dim=128),), hidden=64, inner=64, vocab=64, heads=8)
+    request = PlanRequest(4096, "vllm", tensor_parallel=2, device="cuda:0")
+    priced = vllm.pricer(shape_of(model), request, GPU).price(4096, 1)
+    assert priced.kv.reserved_bytes == cache_bytes(priced.devices) == 2 * 257 * 16 * 2 * 4 * 512

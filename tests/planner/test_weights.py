@@ -1,0 +1,84 @@
+"""Weights over stages and ranks, and what a bare config's would take."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from tests.planner.models import (
+    deepseek_v3,
+    gemma3_27b,
+    gpt_oss_20b,
+    inspection,
+    llama_8b,
+    qwen3_8b,
+    qwen3_next_80b,
+)
+
+from ropewalk.inspector.records import Inspection, WeightBytes
+from ropewalk.planner.model import shape_of
+from ropewalk.planner.params import estimated_weights
+from ropewalk.planner.weights import stage_weights
+
+WEIGHTS = WeightBytes(
+    embedding=1000, output_head=800, other=8, layers=(100,) * 4, experts=(0,) * 4, mtp=50, towers=70
+)
+
+
+def test_embedding_first_head_last() -> None:
+    shape = shape_of(qwen3_8b())
+    assert stage_weights(shape, WEIGHTS, [(0, 2), (2, 4)], 1) == [1200, 1008]
+    assert stage_weights(shape, WEIGHTS, [(0, 4)], 1) == [2208]
+
+
+def test_a_tied_embedding_is_on_both_ends() -> None:
+    tied = replace(WEIGHTS, output_head=0)
+    assert stage_weights(shape_of(qwen3_8b()), tied, [(0, 2), (2, 4)], 1) == [1200, 1208]
+    assert stage_weights(shape_of(qwen3_8b()), tied, [(0, 4)], 1) == [1408]
+
+
+def test_norms_are_on_every_rank() -> None:
+    shape = shape_of(llama_8b())
+    weights = shape.weights
+    (each,) = stage_weights(shape, weights, [(0, 32)], 8)
+    vectors = 32 * 2 * 2 * 4096 + weights.other
+    assert each == pytest.approx((weights.total - vectors) // 8 + vectors, abs=64)
+
+
+def test_routers_and_latent_projections_are_on_every_rank() -> None:
+    """No tensors of the block are known here: everything is divided."""
+    shape = shape_of(deepseek_v3())
+    (each,) = stage_weights(shape, shape.weights, [(0, 61)], 8)
+    assert each == pytest.approx(shape.weights.total / 8, rel=0.001)
+
+
+@pytest.mark.parametrize(
+    ("model", "parameters"),
+    [
+        (qwen3_8b(tie_word_embeddings=False), 8_190_735_360),
+        (llama_8b(), 8_030_261_248),
+        (gemma3_27b(), 27_009_346_304),
+        (gpt_oss_20b(), 20_914_757_184),
+        (deepseek_v3(), 671_026_419_200),
+        (qwen3_next_80b(), 79_674_391_296),
+    ],
+)
+def test_estimates_of_known_models(model: Inspection, parameters: int) -> None:
+    """Published parameter counts; what the dimensions do not tell (norms, shared experts, dense first
+    layers) is below 5 %."""
+    shape = replace(shape_of(model), block=None)
+    assert estimated_weights(shape).total / 2 == pytest.approx(parameters, rel=0.05)
+
+
+def test_towers_and_drafts_are_apart() -> None:
+    model = inspection(
+        qwen3_8b().layers, hidden=64, inner=64, vocab=64, heads=32, weights=WEIGHTS, mtp_layers=1
+    )
+    shape = shape_of(model, mtp=True)
+    assert shape.projector_bytes == 70
+    assert shape.draft is not None
+    assert (shape.draft.weights_bytes, shape.draft.layers[0].count) == (50, 1)
+    assert shape.cached_layers[-1].indices == (36,)
+    tower = inspection((), hidden=64, inner=64, vocab=64, heads=8, weights=WEIGHTS)
+    assert shape_of(qwen3_8b(), projector=tower).projector_bytes == WEIGHTS.total
+    assert shape_of(model).draft is None
