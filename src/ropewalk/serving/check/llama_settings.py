@@ -1,0 +1,221 @@
+"""A parsed llama-server command as settings with its defaults, and what the server allocates for them.
+
+Defaults of llama.cpp b11434, common/common.h and tools/server/server.cpp:168.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, cast
+
+from ropewalk.inspector.records import Inspection
+from ropewalk.inspector.rope_blocks import full_block
+from ropewalk.planner.engines.llama_server import CACHE_TYPES
+from ropewalk.planner.engines.llama_slots import Slots, resolve_slots
+from ropewalk.planner.records import FlashAttention
+from ropewalk.planner.rope.trained_context import (
+    LlamaRope,
+    freq_scale,
+    shipped_rope,
+    trained_context,
+    with_flags,
+)
+
+AUTO_SLOTS = 4
+_CACHE_RAM_MIB = 8192  # the prompt cache, kept in host memory
+_CHECKPOINTS = 32  # per slot
+_ON = frozenset({"on", "enabled", "true", "1"})
+_OFF = frozenset({"off", "disabled", "false", "0"})
+
+
+@dataclass(frozen=True, slots=True)
+class LlamaSettings:
+    """What the flags say; ``ctx`` is None where ``-c`` is not given, 0 asks for the trained context.
+
+    ``num_slots`` and ``unified`` are resolved: without ``-np`` there are four slots that share one cache.
+    ``scale`` is the frequency scale, None where no flag sets it.
+    """
+
+    ctx: int | None
+    num_slots: int
+    auto_slots: bool
+    unified: bool
+    per_slot: int
+    batch: int | None
+    ubatch: int | None
+    swa_full: bool
+    fit: bool
+    flash_attn: FlashAttention
+    key_type: str
+    value_type: str
+    scaling: Literal["none", "linear", "yarn"] | None
+    scale: float | None
+    original: int | None
+    freq_base: float | None
+    ext_factor: float | None
+    cache_ram_mib: int
+    cache_ram_given: bool
+    checkpoints: int
+    gpu_layers: int | None
+    kv_overrides: Mapping[str, Any] = field(default_factory=dict)
+
+
+def settings_of(parsed: dict[str, Any]) -> LlamaSettings:
+    """The settings that allocation and lengths depend on; values that the server refuses count as unset."""
+    slots = parsed.get("--parallel")
+    auto_slots = not isinstance(slots, int) or slots <= 0
+    return LlamaSettings(
+        ctx=_count(parsed, "--ctx-size"),
+        num_slots=AUTO_SLOTS if auto_slots else cast(int, slots),
+        auto_slots=auto_slots,
+        unified=auto_slots or bool(parsed.get("--kv-unified")),
+        per_slot=_count(parsed, "--kv-unified-per-slot") or 0,
+        batch=_count(parsed, "--batch-size") or None,
+        ubatch=_count(parsed, "--ubatch-size") or None,
+        swa_full=bool(parsed.get("--swa-full")),
+        fit=parsed.get("--fit") not in _OFF,
+        flash_attn=_flash(parsed.get("--flash-attn")),
+        key_type=_cache_type(parsed, "--cache-type-k"),
+        value_type=_cache_type(parsed, "--cache-type-v"),
+        scaling=_scaling(parsed),
+        scale=_scale(parsed),
+        original=_count(parsed, "--yarn-orig-ctx") or None,
+        freq_base=_positive(parsed, "--rope-freq-base"),
+        ext_factor=parsed.get("--yarn-ext-factor"),
+        cache_ram_given="--cache-ram" in parsed,
+        cache_ram_mib=_integer(parsed, "--cache-ram", _CACHE_RAM_MIB),
+        checkpoints=_integer(parsed, "--ctx-checkpoints", _CHECKPOINTS),
+        gpu_layers=_layers(parsed),
+        kv_overrides=kv_overrides(str(parsed.get("--override-kv", ""))),
+    )
+
+
+def kv_overrides(text: str) -> dict[str, Any]:
+    """``KEY=TYPE:VALUE,...`` as values; the types are those of llama.cpp's string_parse_kv_override."""
+    found: dict[str, Any] = {}
+    for item in text.split(",") if text else []:
+        key, _, typed = item.partition("=")
+        kind, _, value = typed.partition(":")
+        if kind == "int" and value.strip().removeprefix("-").isdecimal():
+            found[key] = int(value)
+        elif kind in ("float", "bool", "str"):
+            found[key] = value
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class LlamaServed:
+    """What a server with these settings has: ``slot_len`` is the longest request of one slot.
+
+    ``context_length`` is the checkpoint's own, before the flags; ``trained_len`` what slots are capped at
+    with them. ``wanted_len`` is what one slot would have without that cap, as asked for, before padding.
+    """
+
+    slots: Slots
+    context_length: int | None
+    trained_len: int | None
+    shipped: LlamaRope
+    effective: LlamaRope
+    wanted_len: int
+    slot_len: int
+
+
+def serve(
+    settings: LlamaSettings, inspection: Inspection | None, *, version: str | None
+) -> LlamaServed | None:
+    """Resolve the slots; None where the context comes from a checkpoint that is not at hand."""
+    block = full_block(inspection.value("rope_parameters")) if inspection else {}
+    shipped = shipped_rope(block)
+    effective = with_flags(
+        shipped, scaling=settings.scaling, scale=settings.scale, original=settings.original
+    )
+    own = inspection.value("max_position_embeddings") if inspection else None
+    declared = settings.kv_overrides.get(context_key(inspection), own) if inspection else None
+    trained = trained_context(declared, shipped, effective, version=version) if declared else None
+    total = _total(settings, declared, trained)
+    if total is None:
+        return None
+    slots = resolve_slots(
+        total,
+        num_slots=settings.num_slots,
+        unified=settings.unified,
+        batch=settings.batch,
+        ubatch=settings.ubatch,
+        swa_full=settings.swa_full,
+    )
+    caps = [cap for cap in (settings.per_slot, trained) if cap]
+    share = total if settings.unified else -(-total // settings.num_slots)
+    return LlamaServed(
+        slots=slots,
+        context_length=own,
+        trained_len=trained,
+        shipped=shipped,
+        effective=effective,
+        wanted_len=min(share, settings.per_slot or share),
+        slot_len=min([slots.cells, *caps]),
+    )
+
+
+def _total(settings: LlamaSettings, declared: int | None, trained: int | None) -> int | None:
+    """Tokens of all slots together: ``-c``, else per slot, else the trained context.
+
+    With ``--fit`` a first context is made to measure, which leaves the re-derived length behind.
+    """
+    if settings.ctx:
+        return settings.ctx
+    if settings.per_slot and settings.ctx is None:
+        return settings.per_slot * settings.num_slots
+    return trained if settings.fit else declared
+
+
+def context_key(inspection: Inspection) -> str:
+    """The metadata key of the declared length."""
+    fact = inspection.facts.get("max_position_embeddings")
+    detail = fact.detail if fact else None
+    if detail and detail.endswith(".context_length"):
+        return detail
+    return f"{inspection.value('model_type')}.context_length"
+
+
+def _count(parsed: Mapping[str, Any], name: str) -> int | None:
+    value = parsed.get(name)
+    return value if isinstance(value, int) and value >= 0 else None
+
+
+def _integer(parsed: Mapping[str, Any], name: str, default: int) -> int:
+    value = parsed.get(name)
+    return value if isinstance(value, int) else default
+
+
+def _positive(parsed: Mapping[str, Any], name: str) -> float | None:
+    value = parsed.get(name)
+    return value if isinstance(value, float) and value > 0 else None
+
+
+def _flash(value: Any) -> FlashAttention:
+    return "on" if value in _ON else "off" if value in _OFF else "auto"
+
+
+def _cache_type(parsed: Mapping[str, Any], name: str) -> str:
+    value = parsed.get(name)
+    return value if value in CACHE_TYPES else "f16"
+
+
+def _scaling(parsed: Mapping[str, Any]) -> Literal["none", "linear", "yarn"] | None:
+    value = parsed.get("--rope-scaling")
+    return value if value in ("none", "linear", "yarn") else None
+
+
+def _scale(parsed: dict[str, Any]) -> float | None:
+    """Whichever of the two flags stands last sets the one number."""
+    for name in reversed(parsed):
+        value = _positive(parsed, name)
+        if value and name in ("--rope-scale", "--rope-freq-scale"):
+            return freq_scale(value) if name == "--rope-scale" else value
+    return None
+
+
+def _layers(parsed: Mapping[str, Any]) -> int | None:
+    text = str(parsed.get("--gpu-layers", ""))
+    return int(text) if text.isdecimal() else None

@@ -1,0 +1,53 @@
+"""Numbers as each engine reads them from its command line."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+_STOI = re.compile(r"\s*([+-]?\d+)", re.ASCII)
+_STOF = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)", re.ASCII)
+_HUMAN = re.compile(r"(\d+(?:\.\d+)?)([kKmMgGtT])", re.ASCII)
+_POWERS = {"k": 1, "m": 2, "g": 3, "t": 4}
+
+
+@dataclass(frozen=True, slots=True)
+class Prefix:
+    """A number read from the start of a text, and what was left unread."""
+
+    value: int | float
+    rest: str
+
+
+def stoi(text: str) -> Prefix:
+    """``std::stoi``: the leading digits, whatever follows (``128k`` is 128). Raises ValueError."""
+    match = _STOI.match(text)
+    if match is None or not -(2**31) <= int(match[1]) < 2**31:
+        raise ValueError("stoi")
+    return Prefix(int(match[1]), text[match.end() :])
+
+
+def stof(text: str) -> Prefix:
+    """``std::stof``: the leading decimal number, whatever follows. Raises ValueError."""
+    match = _STOF.match(text)
+    if match is None:
+        raise ValueError("stof")
+    return Prefix(float(match[1]), text[match.end() :])
+
+
+def human_int(text: str) -> int:
+    """vLLM's counts: ``8k`` is 8000, ``8K`` is 8192, ``25.6k`` is 25600; ``25.6K`` is refused.
+
+    Source: vllm 0.32.0, utils/argparse_utils.py ``human_readable_int``. Raises ValueError.
+    """
+    match = _HUMAN.fullmatch(text.strip())
+    if match is None:
+        return int(text)
+    number, suffix = match.groups()
+    power = _POWERS[suffix.lower()]
+    return int(float(number) * 1000**power) if suffix.islower() else int(number) * 1024**power
+
+
+def human_length(text: str) -> int:
+    """vLLM's ``--max-model-len``: as :func:`human_int`, and ``auto`` is -1."""
+    return -1 if text.strip().lower() == "auto" else human_int(text)

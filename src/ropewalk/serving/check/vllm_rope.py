@@ -1,0 +1,293 @@
+"""Findings about the rope override of a vLLM command, and the override that would work."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ropewalk.findings import Severity
+from ropewalk.inspector.published import rule_for
+from ropewalk.inspector.records import Inspection
+from ropewalk.inspector.rope_blocks import KNOWN_TYPES, Block, full_block, type_of
+from ropewalk.planner.rope.emit import emit_yarn, smallest_factor, yarn_block
+from ropewalk.serving.check.lengths import Reach
+from ropewalk.serving.check.overrides import LENGTH_KEYS, ROPE_KEYS, language_part
+from ropewalk.serving.check.remarks import Edits, Remark, remark
+from ropewalk.serving.check.vllm_settings import VllmServed, VllmSettings
+from ropewalk.units import format_tokens as tokens
+
+ROPE_FLAGS = ("--rope-scaling", "--rope-theta")  # of older versions
+_FLAG = "--hf-overrides"
+_ORIGINAL = "original_max_position_embeddings"
+_NEEDED = {
+    "yarn": ("factor", "original_max_position_embeddings"),
+    "linear": ("factor",),
+    "dynamic": ("factor",),
+    "ntk": ("factor",),
+    "llama3": ("factor", "original_max_position_embeddings", "low_freq_factor", "high_freq_factor"),
+}
+
+
+def rope_remarks(
+    settings: VllmSettings, served: VllmServed, inspection: Inspection, edits: Edits
+) -> Iterator[Remark]:
+    """What an override loses, and what vLLM does with the rest of it; ``edits`` is one that works."""
+    yield from _without_effect(settings, served, inspection, edits)
+    block = served.overridden.block
+    if block is None:
+        return
+    yield from _unusable(block, edits)
+    if block.get("rope_theta") is None and inspection.value("rope_theta") is not None:
+        yield _theta_lost(inspection, edits)
+    twice = _scaled_twice(block, inspection, edits)
+    if twice:
+        yield twice
+    else:
+        yield from _against_publisher(served, inspection, edits)
+
+
+def repaired(settings: VllmSettings, inspection: Inspection, reached: Reach, *, version: str | None) -> Edits:
+    """The override that serves the length asked for: the user's YaRN with what it lacks, else the planner's.
+
+    Keys that have nothing to do with lengths and rotation are kept, the rope flags of older versions go.
+    Where no override reaches the length, ``--max-model-len`` is lowered to what can be served.
+    """
+    asked = settings.max_model_len if (settings.max_model_len or 0) > 0 else None
+    edits: dict[str, tuple[str, ...] | None] = dict.fromkeys(ROPE_FLAGS)
+    block = _completed(settings, inspection, asked)
+    emitted: Mapping[str, Any] = {}
+    if block is not None:
+        length = int(block["original_max_position_embeddings"] * block["factor"])
+        emission = emit_yarn(
+            inspection.value("rope_parameters") or {},
+            block,
+            max_len=length,
+            target_len=asked or length,
+            text_config_key=inspection.value("text_config_key"),
+            vllm_version=version,
+        )
+        emitted = emission.vllm_hf_overrides or {}
+    elif asked is not None:
+        emitted = reached.advice.decision.vllm_hf_overrides or {}
+        refused = reached.advice.decision.decision == "refuse"
+        length = inspection.value("max_position_embeddings") or asked if refused else reached.length
+        if length < asked:
+            edits["--max-model-len"] = ("--max-model-len", str(length))
+    overrides = _merged(_without_rope(settings.meant, inspection), emitted)
+    edits[_FLAG] = (_FLAG, json.dumps(overrides, separators=(",", ":"))) if overrides else None
+    return edits
+
+
+def _completed(settings: VllmSettings, inspection: Inspection, target: int | None) -> Block | None:
+    """The YaRN block that was meant, complete; None where none was, or the checkpoint has its own."""
+    given = _given_block(settings.meant, inspection.value("text_config_key"))
+    shipped = full_block(inspection.value("rope_parameters"))
+    if given is None or type_of(given) != "yarn" or inspection.value("rope_scaling"):
+        return None
+    rule = rule_for(inspection.facts)
+    known = rule.yarn_original if rule else None
+    original = known or given.get("original_max_position_embeddings") or inspection.value("native_context")
+    theta = shipped.get("rope_theta")
+    if not isinstance(original, int) or theta is None:
+        return None
+    factor = float(given.get("factor") or 1.0)
+    if target is not None and int(original * factor) < target:
+        factor = smallest_factor(target, original)
+    plain = {**shipped, **{key: value for key, value in given.items() if key != "type"}, "rope_theta": theta}
+    return yarn_block(plain, factor=factor, original=original)
+
+
+def _given_block(overrides: Mapping[str, Any], text_config_key: str | None) -> Mapping[str, Any] | None:
+    """The rope block that was meant, wherever it stands."""
+    for part in (language_part(overrides, text_config_key), overrides):
+        for key in reversed(ROPE_KEYS):
+            block = part.get(key)
+            if isinstance(block, Mapping):
+                return full_block(block)
+    return None
+
+
+def _without_rope(overrides: Mapping[str, Any], inspection: Inspection) -> dict[str, Any]:
+    """The override without lengths and rotation, at the top level and where the language model is."""
+    dropped = {*LENGTH_KEYS, *ROPE_KEYS, "rope_theta", "max_model_len"}
+    kept = {key: value for key, value in overrides.items() if key not in dropped}
+    nested = inspection.value("text_config_key")
+    if nested is None:
+        return {key: value for key, value in kept.items() if not key.endswith("_config")}
+    head = nested.partition(".")[0]
+    if isinstance(kept.get(head), Mapping):
+        inner = {key: value for key, value in kept[head].items() if key not in dropped}
+        kept = {
+            **{key: value for key, value in kept.items() if key != head},
+            **({head: inner} if inner else {}),
+        }
+    return kept
+
+
+def _merged(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """Both, nested objects together."""
+    merged = dict(one)
+    for key, value in other.items():
+        have = merged.get(key)
+        if isinstance(have, Mapping) and isinstance(value, Mapping):
+            merged[key] = _merged(have, value)
+        else:
+            merged[key] = value
+    return merged
+
+
+def _without_effect(
+    settings: VllmSettings, served: VllmServed, inspection: Inspection, edits: Edits
+) -> Iterator[Remark]:
+    """Keys that are accepted and change nothing, and those that vLLM stops at."""
+    nested = inspection.value("text_config_key")
+    for key, value in served.overridden.ignored.items():
+        if key == "max_model_len":
+            yield _length_key(settings, edits, value)
+            continue
+        reason = "this version does not read it"
+        if nested is not None:
+            reason = f"the language model's config is {nested}, and the top level of a composite is not read"
+        elif key == "rope_theta":
+            reason = "the base is read inside rope_parameters"
+        yield _ignored(f"{key} in --hf-overrides has no effect: {reason}", key, edits)
+    for key in served.overridden.stopping:
+        yield _ignored(
+            f"{key} in --hf-overrides: this config has no inner one, and vLLM stops at it", key, edits
+        )
+
+
+def _ignored(message: str, key: str, edits: Edits, fix: str | None = None) -> Remark:
+    return remark(
+        "rope_override_ignored", "error", message, fix=fix or _fix(edits), edits=edits, flag=_FLAG, key=key
+    )
+
+
+def _length_key(settings: VllmSettings, edits: Edits, value: Any) -> Remark:
+    """``{"max_model_len": N}``, as vLLM's own offline example has it."""
+    words = ("--max-model-len", str(value))
+    if settings.max_model_len is None:
+        edits = {**edits, "--max-model-len": words}
+    return _ignored(
+        "max_model_len in --hf-overrides has no effect: it is no key of the config",
+        "max_model_len",
+        edits,
+        fix=" ".join(words),
+    )
+
+
+def _unusable(block: Block, edits: Edits) -> Iterator[Remark]:
+    """Blocks at which vLLM stops, the first of them only when it has read the weights."""
+    kind = type_of(block)
+    problems = []
+    if "rope_type" not in block:
+        problems.append("rope_type is missing (overrides are not standardised, KeyError)")
+    if kind not in KNOWN_TYPES:
+        problems.append(f"rope_type {kind!r} is unknown")
+    if kind in ("linear", "ntk") and isinstance(block.get("factor"), int):
+        problems.append(f"factor {block['factor']} must be written {block['factor']}.0 (TypeError)")
+    if problems:
+        yield remark(
+            "rope_scaling_unsupported",
+            "error",
+            f"vLLM stops at this rope block: {'; '.join(problems)}",
+            fix=_fix(edits),
+            edits=edits,
+            flag=_FLAG,
+            block=block,
+        )
+    missing = [key for key in _NEEDED.get(kind, ()) if block.get(key) is None]
+    if missing:
+        yield remark(
+            "rope_original_missing"
+            if "original_max_position_embeddings" in missing
+            else "rope_scaling_unsupported",
+            "error",
+            f"{kind} needs {' and '.join(missing)}: vLLM stops when it has loaded the weights (KeyError)",
+            fix=_fix(edits),
+            edits=edits,
+            flag=_FLAG,
+            missing=missing,
+        )
+
+
+def _theta_lost(inspection: Inspection, edits: Edits) -> Remark:
+    theta = inspection.value("rope_theta")
+    return remark(
+        "rope_theta_lost",
+        "error",
+        "the override replaces the whole rope block and carries no rope_theta: vLLM takes 10,000 instead of "
+        f"the checkpoint's {theta:,.0f}, without a word",
+        fix=_fix(edits),
+        edits=edits,
+        flag=_FLAG,
+        rope_theta=theta,
+        used=10000,
+    )
+
+
+def _scaled_twice(block: Block, inspection: Inspection, edits: Edits) -> Remark | None:
+    shipped = full_block(inspection.value("rope_parameters"))
+    if not inspection.value("rope_scaling") or type_of(shipped) == "default":
+        return None
+    same = all(block.get(key) == shipped.get(key) for key in ("factor", "original_max_position_embeddings"))
+    if type_of(block) == type_of(shipped) and same:
+        return None
+    return remark(
+        "context_scaled_twice",
+        "error",
+        f"the checkpoint carries {type_of(shipped)} scaling, which the override replaces by "
+        f"{type_of(block)}: the weights were trained with the one that is lost",
+        fix="remove the rope keys from --hf-overrides",
+        edits=edits,
+        flag=_FLAG,
+        shipped=shipped,
+        block=block,
+    )
+
+
+def _against_publisher(served: VllmServed, inspection: Inspection, edits: Edits) -> Iterator[Remark]:
+    """YaRN that counts from another length than the publisher, or reaches further than what is served."""
+    block, rule = served.block, rule_for(inspection.facts)
+    original, factor = block.get("original_max_position_embeddings"), block.get("factor")
+    if type_of(block) != "yarn" or not original or not factor:
+        return
+    if rule is not None and rule.yarn_original not in (None, original):
+        yield remark(
+            "rope_factor_mismatch",
+            "error",
+            f"YaRN counts from {tokens(original)} tokens, the publisher from "
+            f"{tokens(rule.yarn_original or 0)} ({rule.source})",
+            fix=_fix(edits),
+            edits=edits,
+            flag=_FLAG,
+            used=original,
+            published=rule.yarn_original,
+        )
+    reach = int(original * factor)
+    if served.served_len < served.derived_len or reach <= served.served_len:
+        return
+    severity: Severity = "warning"
+    yield remark(
+        "rope_factor_mismatch",
+        severity,
+        f"the block reaches {tokens(reach)} tokens, vLLM serves {tokens(served.served_len)}: since 0.30 "
+        "max_position_embeddings is what counts, and the override does not raise it",
+        fix=_fix(edits),
+        edits=edits,
+        flag=_FLAG,
+        reach=reach,
+        derived_max_len=served.derived_len,
+    )
+
+
+def override_text(edits: Edits) -> str | None:
+    """The override that edits come to, quoted for a shell; None where there is none left."""
+    words = edits.get(_FLAG)
+    return shlex.join(words) if words else None
+
+
+def _fix(edits: Edits) -> str:
+    return override_text(edits) or "remove the rope keys"
