@@ -21,11 +21,13 @@ from ropewalk.report.layout import (
     labelled,
     range_bar,
 )
+from ropewalk.report.verdict import flops, needed_low, verdict
 from ropewalk.units import format_bytes, format_gib, format_seconds, format_tokens
 
 _BAR_WIDTH = 16
 _COMMAND_WIDTH = 96
 _WORDS = {"kv_cache": "KV cache", "cuda_graphs": "CUDA graphs"}
+_TONES = {"good": "bold green", "bad": "bold red", "open": "bold"}
 Row = tuple[str, RenderableType]
 
 
@@ -37,13 +39,14 @@ def plan_page(plan: Plan, *, sources: bool = False) -> RenderableType:
 
 def verdict_line(plan: Plan) -> RenderableType:
     """FITS, DOES NOT FIT, NEEDS (no budget was given) or REFUSED, with the figures behind it."""
-    word, style, parts = _verdict(plan)
+    said = verdict(plan)
     # A word longer than the label column pushes its text to the right instead of wrapping.
-    gap = " " * max(2, LABEL_WIDTH + 1 - len(word))
+    gap = " " * max(2, LABEL_WIDTH + 1 - len(said.word))
+    hint = ["with --memory SIZE: whether it fits, and what would"] if said.word == "NEEDS" else []
     grid = columns("left", "left")
     grid.padding = (0, 0, 0, 0)
     grid.columns[0].no_wrap = True
-    grid.add_row(Text(word + gap, style=style), Parts(parts))
+    grid.add_row(Text(said.word + gap, style=_TONES[said.tone]), Parts([*said.parts, *hint]))
     return grid
 
 
@@ -61,58 +64,6 @@ def rope_words(rope: RopeDecision) -> str:
     factor = "" if rope.factor is None else f" factor {rope.factor!r}"
     origin = rope.original_max_position_embeddings
     return f"{name}{factor}" + (f" from {format_tokens(origin)}" if origin else "")
-
-
-def _verdict(plan: Plan) -> tuple[str, str, list[str]]:
-    asked = f"{format_tokens(plan.context_len)} tokens x {_sequences(plan)}"
-    if plan.rope.decision == "refuse":
-        return "REFUSED", "bold red", [asked]
-    low, high, fit = _low(plan.memory), plan.memory.high_bytes, plan.fit
-    if fit.budget_bytes is None:
-        needs = f"{_span(low, high)} for {asked}"
-        return "NEEDS", "bold", [needs, "with --memory SIZE: whether it fits, and what would"]
-    on = f"{asked} on {_budget(plan, fit.budget_bytes)}"
-    if fit.fits:
-        return "FITS", "bold green", [on, *_spare(plan), *_largest(fit)]
-    return "DOES NOT FIT", "bold red", [on, f"needs {_span(low, high)}", *_largest(fit)]
-
-
-def _sequences(plan: Plan) -> str:
-    count = plan.request.num_sequences
-    return f"{count} sequence{'s' if count != 1 else ''}"
-
-
-def _budget(plan: Plan, budget: int) -> str:
-    devices = len(plan.memory.per_device)
-    return f"{devices} devices of {format_bytes(budget)}" if devices > 1 else format_bytes(budget)
-
-
-def _low(memory: Memory) -> int:
-    return sum(term.low_bytes for term in memory.terms)
-
-
-def _span(low: int, high: int) -> str:
-    """``6.10 to 8.90 GiB``; one figure where both print alike."""
-    unit = common_unit((high,))
-    ends = list(dict.fromkeys((in_unit(low, unit), in_unit(high, unit))))
-    return f"{' to '.join(ends)} {unit}"
-
-
-def _spare(plan: Plan) -> list[str]:
-    """What is left of what the engine may use; only where one device holds everything."""
-    usable = plan.fit.usable_bytes or plan.fit.budget_bytes
-    if usable is None or len(plan.memory.per_device) > 1:
-        return []
-    return [f"{_span(usable - plan.memory.high_bytes, usable - _low(plan.memory))} to spare"]
-
-
-def _largest(fit: Fit) -> list[str]:
-    parts = []
-    if fit.max_context_len:
-        parts.append(f"largest context {format_tokens(fit.max_context_len)}")
-    if fit.max_sequences:
-        parts.append(f"most sequences {fit.max_sequences:,}")
-    return parts
 
 
 def _rows(plan: Plan, *, sources: bool) -> Iterator[Row]:
@@ -146,7 +97,7 @@ def _memory(plan: Plan) -> RenderableType:
             Text(range_bar(term.low_bytes / scale, term.high_bytes / scale, _BAR_WIDTH), style=BAR_STYLE),
             Text(term.basis.replace("_", " "), style="" if term.basis == "exact" else "dim"),
         )
-    low, high = _low(memory), memory.high_bytes
+    low, high = needed_low(memory), memory.high_bytes
     table.add_row(
         Text("total", style="bold"),
         Text(_ends(low, high, unit) + f" {unit}", style="bold"),
@@ -225,7 +176,7 @@ def _fit_table(fit: Fit) -> RenderableType:
 def _work(compute: Compute) -> Iterator[str]:
     prefill = compute.prefill
     yield (
-        f"prefill {_flops(prefill.linear_flops + prefill.attention_flops_causal)}, "
+        f"prefill {flops(prefill.linear_flops + prefill.attention_flops_causal)}, "
         f"{compute.attention_share:.0%} of it attention"
     )
     if compute.crossover_len:
@@ -241,13 +192,6 @@ def _work(compute: Compute) -> Iterator[str]:
     if speed.prefill_seconds is not None:
         at_least = "at least " if speed.basis == "bound" else ""
         yield f"prefill {at_least}{format_seconds(speed.prefill_seconds)}"
-
-
-def _flops(count: int) -> str:
-    for unit, name in ((10**15, "PFLOP"), (10**12, "TFLOP"), (10**9, "GFLOP")):
-        if count >= unit:
-            return f"{count / unit:.1f} {name}"
-    return f"{count:,} FLOP"
 
 
 def _command(launch: Launch | None) -> list[RenderableType]:
