@@ -107,16 +107,16 @@ def _crossover(shape: ModelShape, linear: int) -> int | None:
 
     Half squares (n^2 / 2) are compared, so that for full attention it is parameters / (heads x head_dim).
     """
+    per_cell = [(group, pair_values(shape, group) * group.count) for group in shape.layers]
 
     def attention_leads(tokens: int) -> bool:
-        cells = sum(
-            pair_values(shape, group) * group.count * _twice_cells(group, tokens) for group in shape.layers
-        )
-        return cells >= 2 * linear * tokens
+        return sum(each * _twice_cells(group, tokens) for group, each in per_cell) >= 2 * linear * tokens
 
-    if not attention_leads(_FAR):
+    # Full layers alone would lead from here on; windows only bring it nearer.
+    squares = sum(each for group, each in per_cell if not group.window)
+    low, high = 0, 2 * linear // squares + 1 if squares else _FAR
+    if not attention_leads(high):
         return None
-    low, high = 0, _FAR
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if attention_leads(middle) else (middle, high)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 
 # No engine counts tokens or sequences beyond 32 bits.
 _CEILING = 2**31 - 1
@@ -16,16 +17,18 @@ def largest(needs: Needs, limit: int, *, guess: int, step: int = 1) -> int | Non
     ``needs`` must not fall as its argument grows. ``step`` is the unit that the engine rounds to: the
     answer is exact whatever it is, and found soonest where ``needs`` rises only after its multiples.
     """
-    if needs(1) > limit:
+    need = cache(needs)  # the ends of a bracket are asked for more than once
+    if need(1) > limit:
         return None
     ceiling = _CEILING // step
-    units = _largest(lambda count: needs(count * step), limit, min(-(-guess // step), ceiling), ceiling)
+    first = min(max(2, -(-guess // step)), ceiling)
+    units = _largest(lambda count: need(count * step), limit, first, ceiling)
     if units == ceiling:
         return _CEILING
     low = max(1, units * step)
-    if needs(low + 1) > limit:
+    if need(low + 1) > limit:
         return low
-    return _close(needs, limit, (low + 1, 0), ((units + 1) * step, 1), halve=True)
+    return _close(need, limit, (low + 1, 0), ((units + 1) * step, 1), halve=True)
 
 
 def _largest(needs: Needs, limit: int, guess: int, ceiling: int) -> int:

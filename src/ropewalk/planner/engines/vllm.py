@@ -184,8 +184,9 @@ class VllmPricer:
         for number, stage in enumerate(self.stages):
             caches = self._caches(self._pool_stage(number), blocks, num_sequences)
             terms = (*self._weights(number), *caches, *beside)
-            names = (f"{self.device}:{number * ranks + rank}" for rank in range(ranks))
-            devices += [DeviceMemory(name, stage, terms) for name in names]
+            for rank in range(number * ranks, (number + 1) * ranks):
+                process = process_overhead(self.shape, self.device, first=rank == 0)
+                devices.append(DeviceMemory(f"{self.device}:{rank}", stage, (*terms, process)))
         logical = self._logical(context_len)
         return Priced(
             tuple(devices),
@@ -228,18 +229,14 @@ class VllmPricer:
         workspace = latent_workspace(
             self.shape, context_len=context_len, num_sequences=num_sequences, block_size=self.block_size
         )
-        terms = [
-            activations(
-                self.shape,
-                tokens=batched,
-                num_sequences=num_sequences,
-                workspace=workspace,
-                tensor_parallel=self.request.tensor_parallel,
-            )
-        ]
-        if self.device == "gpu":
-            terms.append(graphs())
-        return [*terms, process_overhead(self.shape, self.device)]
+        peak = activations(
+            self.shape,
+            tokens=batched,
+            num_sequences=num_sequences,
+            workspace=workspace,
+            tensor_parallel=self.request.tensor_parallel,
+        )
+        return [peak, graphs()] if self.device == "gpu" else [peak]
 
     def _logical(self, context_len: int) -> LogicalCache:
         return logical_cache(

