@@ -85,6 +85,19 @@ def test_identical_blocks_share_a_row_and_others_do_not(opened: Checkpoint, invo
     assert "6 tensors" in rows[0][1] + " " + rows[0][2]
 
 
+def test_codes_in_a_name_do_not_reach_the_terminal(
+    opened: Checkpoint, invoke: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    opened.tensors.append("evil\x1b]0;owned\x07\x9b31m\u202e.weight", "BF16", (1,), 2, 0, 9999)
+    out = invoke("tensors", "tiny").out
+    assert "evil\N{REPLACEMENT CHARACTER}]0;owned" in out
+    assert "\x1b]" not in out
+    assert not {"\x07", "\x9b", "\u202e"} & set(out)
+    # In JSON every byte is there, and escaped.
+    assert json.loads(invoke("tensors", "tiny", "--json").out)["tensors"][-1]["name"].startswith("evil\x1b")
+
+
 def test_a_pattern_chooses_and_says_of_how_many(opened: Checkpoint, invoke: Invoke) -> None:
     outcome = invoke("tensors", "tiny", "--match", "*.k.weight", "--unfold")
     assert "2 of 6 tensors" in outcome.out

@@ -90,7 +90,7 @@ def test_progress_is_beside_the_record(measured: Calls, invoke: Invoke) -> None:
     assert json.loads(outcome.out)["run_id"] == RUN.run_id
     assert outcome.err.splitlines() == [
         "--context 12k = 12,288 tokens",
-        f"run {RUN.run_id}; interrupted, it goes on with --resume {RUN.run_id}",
+        f"run {RUN.run_id}; once interrupted, it goes on with --resume {RUN.run_id}",
         "as shipped: 8,192 tokens served after 1.2 s",
         "asking at 1,945, 7,885 tokens, 3 depths, 1 haystack",
         "      1,945  x",
@@ -120,6 +120,17 @@ def test_nothing_judged_is_not_positive() -> None:
 
 def test_a_run_below_the_bar_exits_with_1(measured: Calls, invoke: Invoke) -> None:
     assert invoke("measure", "m.gguf", "--context", "12k").status == 1
+
+
+def test_an_interrupted_run_is_shown_and_exits_with_130(
+    invoke: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = replace(RUN, status="interrupted", comparison=None)
+    monkeypatch.setattr(core, "measure", lambda source, **options: run)
+    outcome = invoke("measure", "m.gguf", "--context", "12288")
+    assert outcome.status == 130
+    assert outcome.out.startswith("status     interrupted")
+    assert outcome.err == f"ropewalk: interrupted; the same with --resume {RUN.run_id} goes on\n"
 
 
 def test_a_wrong_list_is_wrong_usage(measured: Calls, invoke: Invoke) -> None:

@@ -10,6 +10,7 @@ import click
 from ropewalk import core
 from ropewalk.cli import output
 from ropewalk.cli.command import Command, json_option, option
+from ropewalk.cli.failures import INTERRUPTED_STATUS
 from ropewalk.cli.measure import show
 from ropewalk.cli.params import FILE
 from ropewalk.cli.runs import store_option
@@ -61,6 +62,8 @@ def command(html: Path, store: Path | None, as_json: bool) -> int:
         measurement = core.measure(model, context_len=CONTEXT_LEN, arms=ARMS, store=store, on_event=progress)
     show(measurement, html=html, as_json=as_json)
     click.echo(f"stored as {measurement.run_id}: ropewalk runs {measurement.run_id}", err=True)
+    if measurement.status == "interrupted":
+        return INTERRUPTED_STATUS
     return int(has_error(measurement.findings) or measurement.status != "finished")
 
 

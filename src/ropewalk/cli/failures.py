@@ -7,7 +7,7 @@ import traceback
 
 import click
 
-from ropewalk.cli.output import document
+from ropewalk.cli.output import document, printable
 from ropewalk.errors import RopewalkError, UsageError
 
 USAGE_STATUS = 2
@@ -46,6 +46,6 @@ def report(error: BaseException, *, as_json: bool, debug: bool) -> int:
 
 
 def _say(message: str, *, hint: str | None) -> None:
-    click.echo(f"ropewalk: {message}", err=True)
+    click.echo(f"ropewalk: {printable(message)}", err=True)
     if hint:
         click.echo(f"          {hint}", err=True)

@@ -10,6 +10,7 @@ import click
 from ropewalk import core
 from ropewalk.cli import output
 from ropewalk.cli.command import Command, checkpoint_argument, json_option, option
+from ropewalk.cli.failures import INTERRUPTED_STATUS
 from ropewalk.cli.params import COUNT, FILE, TOKENS, ListType, context_option, request_fields, server_options
 from ropewalk.cli.runs import store_option
 from ropewalk.findings import has_error
@@ -117,7 +118,7 @@ def command(
             checkpoint, context_len=context_len, on_event=progress, plan=request_fields(options), **chosen
         )
     show(measurement, html=html, as_json=as_json)
-    return 0 if is_positive(measurement) else 1
+    return INTERRUPTED_STATUS if measurement.status == "interrupted" else int(not is_positive(measurement))
 
 
 def is_positive(measurement: Measurement) -> bool:
@@ -143,7 +144,7 @@ _SETTINGS = (
 
 
 def show(measurement: Measurement, *, html: Path | None, as_json: bool) -> None:
-    """The page or the record, and the HTML file where one was asked for."""
+    """The page or the record, the HTML file where one was asked for, and how to go on if it was cut short."""
     if as_json:
         output.document(measurement)
     else:
@@ -154,3 +155,5 @@ def show(measurement: Measurement, *, html: Path | None, as_json: bool) -> None:
         from ropewalk.report.html import measurement_html
 
         output.write_file(html, measurement_html(measurement))
+    if measurement.status == "interrupted":
+        click.echo(f"ropewalk: interrupted; the same with --resume {measurement.run_id} goes on", err=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,8 @@ import click
 
 from ropewalk.errors import UsageError
 from ropewalk.jsonio import dumps
+
+_UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -39,10 +42,19 @@ def write(text: str) -> None:
 
 def page(renderable: RenderableType) -> None:
     """Write a page for people, with colour only where a terminal shows it."""
+    from rich.segment import Segment, Segments
+
     screen = console()
+    harmless = (Segment(printable(part.text), part.style) for part in screen.render(renderable))
     with screen.capture() as shown:
-        screen.print(renderable, crop=False)
-    write("".join(line.rstrip() + "\n" for line in shown.get().splitlines()))
+        screen.print(Segments(harmless), crop=False, end="")
+    write("".join(line.rstrip() + "\n" for line in shown.get().split("\n")[:-1]))
+
+
+def printable(text: str) -> str:
+    """Text that a terminal only shows: a name out of a checkpoint may hold codes that would move its cursor,
+    change its title or turn the direction of what follows."""
+    return _UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def write_file(path: Path, text: str) -> None:

@@ -115,7 +115,7 @@ def _pairs(comparison: Comparison, arms: Sequence[ArmResult]) -> RenderableType:
     table = columns("right", "left", "left")
     for pair in comparison.pairs:
         first, second = labels.get(pair.arm, pair.arm), labels.get(pair.other, pair.other)
-        only = f"only {first} {pair.only_arm}, only {second} {pair.only_other} of {pair.pairs} pairs"
+        only = f"only {first}: {pair.only_arm}, only {second}: {pair.only_other}, of {pair.pairs} pairs"
         table.add_row(format_tokens(pair.length), only, f"p = {pair.p_value:.3g}")
     return table
 

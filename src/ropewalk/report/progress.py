@@ -45,7 +45,7 @@ class MeasureProgress:
     def __call__(self, event: events.Event) -> None:
         match event:
             case events.RunStarted():
-                self._say(f"run {event.run_id}; interrupted, it goes on with --resume {event.run_id}")
+                self._say(f"run {event.run_id}; once interrupted, it goes on with --resume {event.run_id}")
             case events.GridChosen():
                 self._say(_grid(event))
             case events.ArmStarted():
