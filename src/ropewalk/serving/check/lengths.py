@@ -57,7 +57,7 @@ def beyond_published(length: int, advice: RopeAdvice, *, flag: str) -> Iterator[
         yield remark(
             "beyond_published_context",
             "warning",
-            f"{tokens(length)} tokens: the publisher describes up to {tokens(supported)}",
+            f"{tokens(length)} tokens: no more than {tokens(supported)} are described for this model",
             fix="measure recall at this length before trusting it",
             flag=flag,
             context_len=length,

@@ -8,7 +8,7 @@ from typing import Any
 
 from ropewalk.errors import CheckpointError, UsageError
 from ropewalk.inspector.records import Inspection
-from ropewalk.inspector.rope_blocks import scaling_of, type_of
+from ropewalk.inspector.rope_blocks import type_of
 from ropewalk.planner.machine import Machine
 from ropewalk.serving.check import vllm_words
 from ropewalk.serving.check.flags import FlagSet
@@ -115,7 +115,7 @@ def _resolved(
 def _scaling(served: VllmServed) -> dict[str, Any] | None:
     """The scaling in effect, None without any."""
     block = served.block
-    if scaling_of(block) is None:
+    if type_of(block) == "default":
         return None
     return {
         "type": type_of(block),

@@ -24,6 +24,8 @@ def length_remarks(
     """
     if served.served_len > served.derived_len:
         yield _over_derived(settings, served, edits)
+        if not settings.allow_long:
+            return
     if served.table_rows is not None and served.served_len > served.table_rows:
         yield _table_too_short(served, served.table_rows, edits)
         return

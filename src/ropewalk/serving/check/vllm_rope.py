@@ -84,7 +84,7 @@ def _completed(settings: VllmSettings, inspection: Inspection, target: int | Non
     """The YaRN block that was meant, complete; None where none was, or the checkpoint has its own."""
     given = _given_block(settings.meant, inspection.value("text_config_key"))
     shipped = full_block(inspection.value("rope_parameters"))
-    if given is None or type_of(given) != "yarn" or inspection.value("rope_scaling"):
+    if given is None or type_of(given) != "yarn" or type_of(shipped) != "default":
         return None
     rule = rule_for(inspection.facts)
     known = rule.yarn_original if rule else None
@@ -230,7 +230,7 @@ def _theta_lost(inspection: Inspection, edits: Edits) -> Remark:
 
 def _scaled_twice(block: Block, inspection: Inspection, edits: Edits) -> Remark | None:
     shipped = full_block(inspection.value("rope_parameters"))
-    if not inspection.value("rope_scaling") or type_of(shipped) == "default":
+    if type_of(shipped) == "default":
         return None
     same = all(block.get(key) == shipped.get(key) for key in ("factor", "original_max_position_embeddings"))
     if type_of(block) == type_of(shipped) and same:

@@ -123,13 +123,14 @@ def serve(settings: VllmSettings, inspection: Inspection, *, version: str | None
 
 
 def _derived(settings: VllmSettings, inspection: Inspection, version: str | None) -> int:
+    """The config's length with its scaling; one that states none has whatever is asked for."""
     limit = read_situation(
         inspection, context_len=1, engine="vllm", engine_version=version, allow_unvalidated=False
     ).limit
     window = inspection.value("sliding_window")
     if settings.disable_sliding_window and isinstance(window, int):
         return min(window, limit or window)
-    return limit or _WITHOUT_LENGTH
+    return limit or max(settings.max_model_len or 0, 0) or _WITHOUT_LENGTH
 
 
 def _integer(parsed: Mapping[str, Any], name: str) -> int | None:

@@ -18,6 +18,7 @@ from ropewalk.serving.check.remarks import Remark, remark
 from ropewalk.serving.check.strangers import unknown_flag
 
 MODEL = "--model"
+_LEVELS = frozenset({"0", "1", "2", "3"})
 _NEGATIVE_NUMBER = re.compile(r"-\d+|-\d*\.\d+")
 _DECIMAL_UNIT = re.compile(r"[\d.]+[kmgt]")
 
@@ -59,6 +60,9 @@ def _from_words(words: list[str], flags: FlagSet) -> Iterator[Given]:
 
 
 def _option(words: Sequence[str], at: int, flags: FlagSet) -> Given:
+    if words[at] == "-O" and at + 1 < len(words) and words[at + 1] in _LEVELS:
+        level = flags.known["--optimization-level"]
+        return Given(level.name, tuple(words[at : at + 2]), (words[at + 1],), level)
     option = _take_apart(words[at])
     flag = find(option.spelled, flags)
     if option.value is not None:
@@ -137,7 +141,8 @@ def read_values(
     seen: dict[str, Given] = {}
     for item in sorted(given, key=lambda item: bool(item.path)):
         before = seen.get(item.name)
-        if before is not None and not (before.path and item.path):
+        appends = item.flag is not None and item.flag.kind == "append"
+        if before is not None and not appends and not (before.path and item.path):
             remarks.append(_repeated(before, item))
         seen[item.name] = item
         if item.flag is None:
@@ -147,6 +152,8 @@ def read_values(
         elif item.path:
             base = parsed.get(item.name) if before is not None and before.path else None
             parsed[item.name] = _with(base, item.path, _loose(item.text))
+        elif appends:
+            parsed[item.name] = [*parsed.get(item.name, ()), item.text]
         else:
             parsed[item.name], problems = _value(item.flag, item)
             remarks += problems
