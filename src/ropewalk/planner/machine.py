@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from ropewalk.planner.records import PlanRequest
+
 DeviceKind = Literal["cpu", "gpu"]
 
 
@@ -21,3 +23,10 @@ class Machine:
     free_bytes: int | None = None
     bandwidth: float | None = None
     peak_flops: float | None = None
+
+
+def device_of(request: PlanRequest, machine: Machine, *, default: DeviceKind) -> DeviceKind:
+    """CPU or GPU: as asked, else as the machine is, else as most use the engine."""
+    if request.device == "auto":
+        return machine.kind or default
+    return "cpu" if request.device == "cpu" else "gpu"

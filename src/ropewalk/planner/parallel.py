@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from itertools import accumulate, pairwise
 
 from ropewalk.errors import UsageError
+from ropewalk.planner.shape import ModelShape
 
 
 def pipeline_stages(num_layers: int, stages: int) -> tuple[tuple[int, int], ...]:
@@ -32,17 +33,30 @@ def heads_per_rank(num_key_value_heads: int, tensor_parallel: int) -> int:
     return max(1, num_key_value_heads // tensor_parallel)
 
 
-def check_tensor_parallel(num_attention_heads: int, tensor_parallel: int) -> None:
-    """Raise :class:`UsageError` where the query heads do not divide by the ranks."""
-    if num_attention_heads % tensor_parallel:
+def check_tensor_parallel(shape: ModelShape, tensor_parallel: int) -> None:
+    """Raise :class:`UsageError` where the query heads do not divide by the ranks, or KV heads neither
+    divide by them nor repeat evenly over them (vLLM 0.32, models/llama.py:150-160)."""
+    queries = shape.num_attention_heads
+    if queries % tensor_parallel:
         raise UsageError(
-            f"{num_attention_heads} attention heads cannot be divided by tensor parallel {tensor_parallel}",
+            f"{queries} attention heads cannot be divided by tensor parallel {tensor_parallel}",
             where={
                 "flag": "--tensor-parallel",
                 "value": tensor_parallel,
-                "num_attention_heads": num_attention_heads,
+                "num_attention_heads": queries,
             },
         )
+    for group in shape.layers:
+        heads = group.num_key_value_heads or 1
+        if max(heads, tensor_parallel) % min(heads, tensor_parallel):
+            raise UsageError(
+                f"{heads} KV heads can be neither divided nor repeated over {tensor_parallel} ranks",
+                where={
+                    "flag": "--tensor-parallel",
+                    "value": tensor_parallel,
+                    "num_key_value_heads": heads,
+                },
+            )
 
 
 def split_layers(num_layers: int, *, gpu_layers: int, shares: Sequence[float]) -> tuple[int | None, ...]:

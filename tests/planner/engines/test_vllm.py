@@ -257,6 +257,11 @@ def test_more_ranks_than_kv_heads_buy_nothing(ranks: int, each: int) -> None:
 def test_ranks_must_divide_the_heads() -> None:
     with pytest.raises(UsageError, match="9 attention heads"):
         pricing(smollm2(), 2048, tensor_parallel=2)
+    phi4 = inspection(
+        (attention(range(40), kv=10, dim=128, heads=40),), hidden=5120, inner=17_920, vocab=100_352, heads=40
+    )
+    with pytest.raises(UsageError, match="10 KV heads"):
+        pricing(phi4, 2048, tensor_parallel=8)
 
 
 def test_stages_hold_embedding_and_head() -> None:

@@ -14,7 +14,7 @@ from ropewalk.planner.engines.llama_compute import Bounds, Graph, compute_buffer
 from ropewalk.planner.engines.llama_places import Place, places_of
 from ropewalk.planner.engines.llama_slots import CELL_PAD, Slots, resolve_slots
 from ropewalk.planner.layers_cache import layer_token_bytes, logical_cache, state_elements
-from ropewalk.planner.machine import DeviceKind, Machine
+from ropewalk.planner.machine import Machine, device_of
 from ropewalk.planner.records import Basis, KvCache, MemoryTerm, PlanRequest
 from ropewalk.planner.shape import ModelShape
 from ropewalk.planner.terms import DeviceMemory, Priced, cache_bytes, estimate, exact
@@ -60,13 +60,6 @@ def types_of(shape: ModelShape, request: PlanRequest, machine: Machine) -> tuple
     )
 
 
-def device_of(request: PlanRequest, machine: Machine) -> DeviceKind:
-    """CPU or GPU: as asked, else as the machine is, else the CPU."""
-    if request.device == "auto":
-        return machine.kind or "cpu"
-    return "cpu" if request.device == "cpu" else "gpu"
-
-
 def usable_bytes(request: PlanRequest, machine: Machine) -> int | None:
     """All of the budget."""
     return request.memory_bytes
@@ -75,7 +68,7 @@ def usable_bytes(request: PlanRequest, machine: Machine) -> int | None:
 def pricer(shape: ModelShape, request: PlanRequest, machine: Machine) -> LlamaPricer:
     """Place the layers. Raises :class:`UsageError` for a cache type that ggml has not."""
     key, value = types_of(shape, request, machine)
-    on_gpu = device_of(request, machine) == "gpu" and request.gpu_layers != 0
+    on_gpu = device_of(request, machine, default="cpu") == "gpu" and request.gpu_layers != 0
     num_gpus = request.tensor_parallel * request.pipeline_parallel if on_gpu else 0
     return LlamaPricer(
         shape=shape,

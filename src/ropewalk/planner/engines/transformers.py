@@ -12,7 +12,7 @@ from ropewalk.findings import Finding
 from ropewalk.inspector.records import LayerGroup
 from ropewalk.planner.caches import CacheType, cache_types, find_cache_type
 from ropewalk.planner.layers_cache import LogicalCache, logical_cache
-from ropewalk.planner.machine import DeviceKind, Machine
+from ropewalk.planner.machine import DeviceKind, Machine, device_of
 from ropewalk.planner.parallel import check_tensor_parallel, heads_per_rank, pipeline_stages
 from ropewalk.planner.records import KvCache, MemoryTerm, PlanRequest
 from ropewalk.planner.shape import ModelShape
@@ -58,13 +58,13 @@ def findings(shape: ModelShape, request: PlanRequest, machine: Machine) -> list[
 
 def pricer(shape: ModelShape, request: PlanRequest, machine: Machine) -> TransformersPricer:
     """Raises :class:`UsageError` where ranks or stages do not divide the model."""
-    check_tensor_parallel(shape.num_attention_heads, request.tensor_parallel)
+    check_tensor_parallel(shape, request.tensor_parallel)
     key, _ = types_of(shape, request, machine)
     stages = pipeline_stages(shape.num_layers, request.pipeline_parallel)
     return TransformersPricer(
         shape=shape,
         request=request,
-        device="cpu" if request.device == "cpu" or machine.kind == "cpu" else "gpu",
+        device=device_of(request, machine, default="gpu"),
         cache_type=key,
         stages=stages,
         weights=tuple(stage_weights(shape, shape.weights, stages, request.tensor_parallel)),

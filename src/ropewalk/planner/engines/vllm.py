@@ -19,7 +19,7 @@ from ropewalk.planner.engines.vllm_estimates import (
 )
 from ropewalk.planner.engines.vllm_pool import Pool, make_pool
 from ropewalk.planner.layers_cache import LogicalCache, logical_cache
-from ropewalk.planner.machine import DeviceKind, Machine
+from ropewalk.planner.machine import DeviceKind, Machine, device_of
 from ropewalk.planner.parallel import check_tensor_parallel, pipeline_stages
 from ropewalk.planner.records import Basis, KvCache, MemoryTerm, PlanRequest
 from ropewalk.planner.shape import ModelShape
@@ -54,13 +54,6 @@ _BATCHED_TOKENS = ((160 * GIB, 16384), (70 * GIB, 8192), (0, 2048))
 _CPU_BATCHED_TOKENS = 2048
 
 
-def device_of(request: PlanRequest, machine: Machine) -> DeviceKind:
-    """CPU or GPU: as asked, else as the machine is, else a GPU."""
-    if request.device == "auto":
-        return machine.kind or "gpu"
-    return "cpu" if request.device == "cpu" else "gpu"
-
-
 def types_of(shape: ModelShape, request: PlanRequest, machine: Machine) -> tuple[CacheType, CacheType]:
     """The one cache type, twice; ``auto`` is the model's dtype. Raises :class:`UsageError`."""
     if request.cache_type_k != request.cache_type_v:
@@ -71,7 +64,7 @@ def types_of(shape: ModelShape, request: PlanRequest, machine: Machine) -> tuple
     if request.cache_type_k == "auto":
         kind = CacheType("auto", 1, _dtype_bytes(shape))
     else:
-        table = CPU_TYPES if device_of(request, machine) == "cpu" else GPU_TYPES
+        table = CPU_TYPES if device_of(request, machine, default="gpu") == "cpu" else GPU_TYPES
         kind = find_cache_type(table, request.cache_type_k, engine="vLLM")
     return kind, kind
 
@@ -83,7 +76,7 @@ def _dtype_bytes(shape: ModelShape) -> int:
 
 def usable_bytes(request: PlanRequest, machine: Machine) -> int | None:
     """On a GPU the default utilisation of the budget; on the CPU all of it, as bytes are given there."""
-    if request.memory_bytes is None or device_of(request, machine) == "cpu":
+    if request.memory_bytes is None or device_of(request, machine, default="gpu") == "cpu":
         return request.memory_bytes
     return request.memory_bytes * UTILIZATION_PERCENT // 100
 
@@ -98,7 +91,7 @@ def batched_tokens(
     """``--max-num-batched-tokens``: as asked, else the server's default for the device's memory."""
     if request.max_batched_tokens:
         return request.max_batched_tokens
-    if device_of(request, machine) == "cpu":
+    if device_of(request, machine, default="gpu") == "cpu":
         default = _CPU_BATCHED_TOKENS * request.tensor_parallel * request.pipeline_parallel
     else:
         memory = machine.memory_bytes or request.memory_bytes or 0
@@ -108,8 +101,8 @@ def batched_tokens(
 
 def pricer(shape: ModelShape, request: PlanRequest, machine: Machine) -> VllmPricer:
     """Work out the pool and the shards. Raises :class:`UsageError` where the ranks do not divide."""
-    check_tensor_parallel(shape.num_attention_heads, request.tensor_parallel)
-    device = device_of(request, machine)
+    check_tensor_parallel(shape, request.tensor_parallel)
+    device = device_of(request, machine, default="gpu")
     key, _ = types_of(shape, request, machine)
     paging = Paging(device, request.tensor_parallel, key, _dtype_bytes(shape), shape.state_dtype_bytes)
     stages = pipeline_stages(shape.num_layers, request.pipeline_parallel)
@@ -276,7 +269,11 @@ def findings(shape: ModelShape, request: PlanRequest, machine: Machine) -> list[
                 {"flag": "--cache-type", "value": kind.name, "widths": sorted(w or 0 for w in widths)},
             )
         )
-    if device_of(request, machine) == "gpu" and machine.memory_bytes and machine.free_bytes is not None:
+    if (
+        device_of(request, machine, default="gpu") == "gpu"
+        and machine.memory_bytes
+        and machine.free_bytes is not None
+    ):
         found += _not_free(machine.memory_bytes, machine.free_bytes)
     return found
 
