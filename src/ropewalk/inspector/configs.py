@@ -86,6 +86,10 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "moe_intermediate_size": (
         "moe_intermediate_size", "expert_intermediate_size", "expert_ffn_hidden_size",
     ),
+    "shared_expert_intermediate_size": (
+        "shared_expert_intermediate_size", "moe_shared_expert_intermediate_size", "shared_intermediate_size",
+        "share_expert_dim",
+    ),
     "mtp_layers": (
         "num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules", "mtp_num_layers",
     ),
@@ -111,6 +115,7 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "ssm_inner_size": ("mamba_d_ssm",),
     "ssm_expand": ("mamba_expand", "expand"),
     "conv_l_cache": ("conv_L_cache",),
+    "mamba_ssm_dtype": ("mamba_ssm_dtype", "mamba_ssm_cache_dtype"),
     "lru_width": ("lru_width",),
 }  # fmt: skip
 
@@ -201,7 +206,7 @@ def _checked(value: Any, name: str, detail: str) -> Any:
     """A flag, a dtype, a count, or one count per layer. Raises :class:`CheckpointError`."""
     if name in _BOOLEAN:
         return require(value, bool, field_name=detail, file=FILE)
-    if name == "dtype":
+    if name in ("dtype", "mamba_ssm_dtype"):
         return require(value, str, field_name=detail, file=FILE).removeprefix("torch.")
     if isinstance(value, list) and name in PER_LAYER:
         counts = require_counts(value, field_name=detail, file=FILE)

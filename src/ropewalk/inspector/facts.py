@@ -20,8 +20,8 @@ _UNKNOWN = Fact(None, "derived", "not stated")
 _ATTENDING = ("full", "sliding", "chunked")
 # Fields that the shapes of the blocks show.
 _SHOWN = (
-    "intermediate_size", "moe_intermediate_size", "num_experts", "kv_lora_rank", "q_lora_rank",
-    "qk_nope_head_dim", "qk_rope_head_dim",
+    "intermediate_size", "moe_intermediate_size", "shared_expert_intermediate_size", "num_experts",
+    "kv_lora_rank", "q_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim",
 )  # fmt: skip
 _FIELDS = {
     "num_attention_heads": "num_attention_heads",
@@ -40,7 +40,7 @@ _ASSUMED: dict[str, tuple[Source, str]] = {
 _STATED = (
     "max_position_embeddings", "sliding_window", "attention_chunk_size", "num_experts_per_tok",
     "num_shared_experts", "global_head_dim", "num_global_key_value_heads", "is_encoder_decoder",
-    "max_source_positions", "index_head_dim", "num_kv_shared_layers",
+    "max_source_positions", "index_head_dim", "num_kv_shared_layers", "mamba_ssm_dtype",
 )  # fmt: skip
 _OPTIONAL = frozenset(_STATED) - {
     "max_position_embeddings", "sliding_window", "attention_chunk_size", "num_experts_per_tok",

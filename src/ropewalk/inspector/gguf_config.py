@@ -34,6 +34,7 @@ KEYS: dict[str, str] = {
     "num_experts_per_tok": "expert_used_count",
     "num_shared_experts": "expert_shared_count",
     "moe_intermediate_size": "expert_feed_forward_length",
+    "shared_expert_intermediate_size": "expert_shared_feed_forward_length",
     "ssm_conv_kernel": "ssm.conv_kernel",
     "ssm_inner_size": "ssm.inner_size",
     "ssm_state_size": "ssm.state_size",

@@ -70,6 +70,9 @@ def _block_fields(block: BlockEvidence, hidden_size: int | None) -> Iterator[tup
         if weight is not None and (role == "expert_down" or len(weight.shape) == 3):
             yield from _expert_fields(weight, hidden_size)
             break
+    shared = block.inputs("shared_down", hidden_size)
+    if shared:
+        yield "shared_expert_intermediate_size", shared, block.roles["shared_down"].name
     rank = block.width("q_a_norm")
     if rank:
         yield "q_lora_rank", rank, block.roles["q_a_norm"].name
