@@ -83,6 +83,12 @@ def test_the_verdict_speaks_for_the_longest_length_alone() -> None:
     ]
 
 
+def test_a_single_arm_is_compared_with_nothing() -> None:
+    said = compare(ARMS[:1], {"shipped": trials("shipped", {900: "####."})}, target_len=900)
+    assert said.recommended == "shipped"
+    assert said.verdict.startswith("for 900 tokens as shipped: 4 of 5 recalled; five trials")
+
+
 def test_level_arms_are_not_ranked() -> None:
     said = verdict(of({900: "##..."}, {900: "##..."}, {900: "#...."}))
     assert said.recommended is None

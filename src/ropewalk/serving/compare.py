@@ -36,7 +36,7 @@ def compare(arms: Sequence[ArmResult], trials: Trials, *, target_len: int) -> Co
     length = lengths[-1]
     ranked = _ranked(arms, scores, length)
     best = _best(ranked)
-    verdict = _verdict(ranked, best, length, _p_value(ranked, pairs, length))
+    verdict = _verdict(ranked, best, length, _p_value(ranked, pairs, length), num_arms=len(arms))
     return Comparison(target_len, best.arm if best else None, verdict, pairs)
 
 
@@ -103,6 +103,8 @@ def _verdict(
     best: ArmResult | None,
     length: int,
     p_value: float | None,
+    *,
+    num_arms: int,
 ) -> str:
     score = ranked[0][1]
     others = [f"{other.hits} of {other.trials} {arm.label}" for arm, other in ranked[1:]]
@@ -110,7 +112,8 @@ def _verdict(
         everyone = ", ".join([f"{score.hits} of {score.trials} {ranked[0][0].label}", *others])
         said = f"at {length:,} tokens no arm leads: {everyone}"
     else:
-        against = f", against {' and '.join(others)}" if others else "; no other arm serves this length"
+        alone = "; no other arm serves this length" if num_arms > 1 else ""
+        against = f", against {' and '.join(others)}" if others else alone
         said = f"for {length:,} tokens {best.label}: {score.hits} of {score.trials} recalled{against}"
     return f"{said}; {_weight(score.trials, p_value)}"
 

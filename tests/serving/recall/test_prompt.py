@@ -177,3 +177,19 @@ def test_unknown_task_lists_the_known() -> None:
 def _numbers() -> object:
     count = iter(range(5432101, 9999999))
     return lambda dice, digits: str(next(count))
+
+
+class SpacePrefixing(FakeServer):
+    """Puts a space before every text, as SentencePiece vocabularies of llama.cpp do (add_space_prefix)."""
+
+    def tokenize(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]:
+        return super().tokenize(f" {text}", add_special=add_special, parse_special=parse_special)
+
+
+def test_sentences_join_with_one_space_whatever_the_tokenizer_adds() -> None:
+    for server in (FakeServer(), SpacePrefixing()):
+        prompt = build(server)[0]
+        text = server.detokenize(prompt.tokens)
+        assert len(prompt.tokens) == 1500
+        assert "  " not in text.partition("\n\n")[2].partition("\n\n")[0].lstrip()
+        assert ". The " in text
