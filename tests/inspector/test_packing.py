@@ -125,6 +125,18 @@ def test_words_of_an_unknown_packing_have_no_count(dtype: str) -> None:
     assert weight.total is None
 
 
+def test_codes_into_tables_have_no_count() -> None:
+    specs = {
+        "model.embed_tokens.weight": ("F16", [100, 64]),
+        "model.layers.0.mlp.up_proj.codes": ("I8", [16, 8, 2]),
+        "model.layers.0.mlp.up_proj.codebooks": ("F16", [2, 256, 1, 8]),
+        "model.layers.0.mlp.up_proj.scales": ("F16", [16, 1, 1, 1]),
+    }
+    inspection = inspect({"quantization_config": {"quant_method": "aqlm"}}, specs)
+    assert inspection.checkpoint.parameters is None
+    assert [finding.code for finding in inspection.findings] == ["packing_unknown"]
+
+
 @pytest.mark.parametrize(
     "name",
     ["self_attn.rotary_emb.inv_freq", "attention.masked_bias", "mlp.gate.e_score_correction_bias",

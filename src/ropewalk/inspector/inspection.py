@@ -106,7 +106,7 @@ class _Derivation:
             if len(w.shape) == 2 and "per_layer" not in w.name
         )
         self.table: Weight | None = next(tables, None)  # of token embeddings
-        self.loose_names = [row.name for row in names.loose]
+        self.loose_names = [row.name for row in (*self.places.other, *self.places.embedding)]
 
     def inspection(self) -> Inspection:
         """All facts, layers and findings."""
@@ -225,7 +225,13 @@ class _Derivation:
         self.findings += told
         if not len(self.checkpoint.tensors) or self.incomplete:
             return None
-        return count_parameters(self.places, self.evidence, self.hint, tied=bool(tied.value))
+        parameters = count_parameters(self.places, self.evidence, self.hint, tied=bool(tied.value))
+        if parameters.total is None:
+            message = (
+                "the weights are packed in a way that does not tell their number; parameters are left out"
+            )
+            self.findings.append(Finding("packing_unknown", "info", message, {}))
+        return parameters
 
     def _positions(self, positions: Fact, layers: list[Layer]) -> None:
         self.facts["position_embedding"] = positions

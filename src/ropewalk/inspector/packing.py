@@ -49,10 +49,14 @@ class Weight:
 
 @dataclass(frozen=True, slots=True)
 class PackingHint:
-    """What the config says about packed words: bits per value and values per scale, None if silent."""
+    """What the config says about packed words: bits per value and values per scale, None if silent.
+
+    ``opaque`` methods store codes into tables, whose number is not that of the weights.
+    """
 
     bits: int | None = None
     group_size: int | None = None
+    opaque: bool = False
 
 
 def unpack(rows: Sequence[Row], hint: PackingHint) -> list[Weight]:
@@ -74,7 +78,9 @@ def _weight(row: Row, shapes: Mapping[str, Shape], hint: PackingHint) -> Weight 
     if name.endswith(".weight_packed"):
         return _compressed(row, name.removesuffix("_packed"), hint)
     if name.endswith(".weight"):
-        return _plain(row, name, _unpacked_shape(row, name.removesuffix(".weight"), shapes, hint))
+        shape = _unpacked_shape(row, name.removesuffix(".weight"), shapes, hint)
+    if hint.opaque and row.dtype in _BYTE_DTYPES:
+        return Weight(name, shape, row.count, None)
     return _plain(row, name, shape)
 
 

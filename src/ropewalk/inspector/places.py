@@ -95,11 +95,13 @@ def tower_of(name: str) -> Tower | None:
 
 
 def _main_stack(names: Names) -> Stack | None:
-    """The largest stack outside of towers and MTP heads; a tower only where there is nothing else."""
+    """The largest stack outside of towers; an encoder where there is no other, a tower as the last resort."""
 
-    def rank(stack: Stack) -> tuple[bool, int]:
-        apart = tower_of(stack.prefix) is not None or _MTP.search(stack.prefix) is not None
-        return not apart, stack.nbytes
+    def rank(stack: Stack) -> tuple[int, int]:
+        tower = tower_of(stack.prefix)
+        if _MTP.search(stack.prefix):
+            return 0, stack.nbytes
+        return (2 if tower is None else 1 if tower == "encoder" else 0), stack.nbytes
 
     return max(names.stacks.values(), key=rank, default=None)
 

@@ -12,6 +12,8 @@ from ropewalk.inspector.settings import Settings
 
 _SIDE_FILE = "hf_quant_config.json"  # NVIDIA ModelOpt
 _GPTQ_FILE = "quantize_config.json"  # AutoGPTQ
+# Vector quantisation and packings whose tensors do not tell how many weights they stand for.
+_OPAQUE = frozenset({"aqlm", "higgs", "hqq", "quip", "spqr", "vptq"})
 _FLOAT_BITS = {"fp8": 8, "mxfp4": 4, "nvfp4": 4, "fbgemm_fp8": 8, "nf4": 4, "fp4": 4}
 # Bits per weight of the block formats, from block and byte sizes (llama.cpp b11434, ggml-common.h).
 _FULL_PRECISION = frozenset({"F32", "F16", "BF16", "F64", "I8", "I16", "I32", "I64"})
@@ -34,7 +36,8 @@ def packing_hint(quantization: Fact) -> PackingHint:
         return PackingHint()
     bits, group = value.get("bits"), value.get("group_size")
     whole = bits if isinstance(bits, int) and 0 < bits <= 32 else None
-    return PackingHint(whole, group if isinstance(group, int) and group > 0 else None)
+    size = group if isinstance(group, int) and group > 0 else None
+    return PackingHint(whole, size, opaque=value.get("method") in _OPAQUE)
 
 
 def _candidates(checkpoint: Checkpoint, settings: Settings) -> list[tuple[str, Any]]:
