@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import prod
 
 import pytest
 from tests.planner.models import (
+    attention,
     deepseek_v3,
     gemma3_27b,
     gpt_oss_20b,
@@ -15,7 +17,8 @@ from tests.planner.models import (
     qwen3_next_80b,
 )
 
-from ropewalk.inspector.records import Inspection, WeightBytes
+from ropewalk.errors import UsageError
+from ropewalk.inspector.records import Block, BlockTensor, Inspection, LayerGroup, WeightBytes
 from ropewalk.planner.model import shape_of
 from ropewalk.planner.params import estimated_weights
 from ropewalk.planner.weights import stage_weights
@@ -26,29 +29,46 @@ WEIGHTS = WeightBytes(
 
 
 def test_embedding_first_head_last() -> None:
-    shape = shape_of(qwen3_8b())
-    assert stage_weights(shape, WEIGHTS, [(0, 2), (2, 4)], 1) == [1200, 1008]
-    assert stage_weights(shape, WEIGHTS, [(0, 4)], 1) == [2208]
+    shape = replace(shape_of(qwen3_8b()), weights=WEIGHTS)
+    assert stage_weights(shape, [(0, 2), (2, 4)], 1) == (1200, 1008)
+    assert stage_weights(shape, [(0, 4)], 1) == (2208,)
 
 
 def test_a_tied_embedding_is_on_both_ends() -> None:
-    tied = replace(WEIGHTS, output_head=0)
-    assert stage_weights(shape_of(qwen3_8b()), tied, [(0, 2), (2, 4)], 1) == [1200, 1208]
-    assert stage_weights(shape_of(qwen3_8b()), tied, [(0, 4)], 1) == [1408]
+    shape = replace(shape_of(qwen3_8b()), weights=replace(WEIGHTS, output_head=0))
+    assert stage_weights(shape, [(0, 2), (2, 4)], 1) == (1200, 1208)
+    assert stage_weights(shape, [(0, 4)], 1) == (1408,)
 
 
 def test_norms_are_on_every_rank() -> None:
     shape = shape_of(llama_8b())
     weights = shape.weights
-    (each,) = stage_weights(shape, weights, [(0, 32)], 8)
+    (each,) = stage_weights(shape, [(0, 32)], 8)
     vectors = 32 * 2 * 2 * 4096 + weights.other
     assert each == pytest.approx((weights.total - vectors) // 8 + vectors, abs=64)
 
 
-def test_routers_and_latent_projections_are_on_every_rank() -> None:
-    """No tensors of the block are known here: everything is divided."""
+def test_what_every_rank_holds_whole() -> None:
+    """Norms, the router and latent down-projections; fused projections repeat the KV heads in them."""
+    shapes = {
+        "input_layernorm.weight": (64,),
+        "mlp.gate.weight": (16, 64),
+        "self_attn.kv_a_proj_with_mqa.weight": (32, 64),
+        "self_attn.qkv_proj.weight": (8 + 2 * 2, 64),
+        "mlp.up_proj.weight": (128, 64),
+    }
+    tensors = tuple(BlockTensor(name, dims, prod(dims)) for name, dims in shapes.items())
+    block = Block(sum(tensor.parameters for tensor in tensors), 0, 0, tensors)
+    layers = (attention(range(1), kv=2, dim=1, heads=8),)
+    weights = WeightBytes(0, 0, 0, (2 * block.parameters,), (0,), 0, 0)
+    model = inspection(layers, hidden=64, inner=128, vocab=64, heads=8, block=block, weights=weights)
+    held = 64 + 16 * 64 + 32 * 64 + (8 // 4 + 2 * 1) * 64 + 128 // 4 * 64
+    assert stage_weights(shape_of(model), [(0, 1)], 4) == (2 * held,)
+
+
+def test_without_a_block_everything_is_divided() -> None:
     shape = shape_of(deepseek_v3())
-    (each,) = stage_weights(shape, shape.weights, [(0, 61)], 8)
+    (each,) = stage_weights(shape, [(0, 61)], 8)
     assert each == pytest.approx(shape.weights.total / 8, rel=0.001)
 
 
@@ -68,6 +88,22 @@ def test_estimates_of_known_models(model: Inspection, parameters: int) -> None:
     layers) is below 5 %."""
     shape = replace(shape_of(model), block=None)
     assert estimated_weights(shape).total / 2 == pytest.approx(parameters, rel=0.05)
+
+
+def test_a_block_that_attends_twice_has_one_feed_forward() -> None:
+    layers = (
+        attention(range(2), kv=4, dim=16, heads=4),
+        LayerGroup("cross", 2, (0, 1), 4, 4, 16, 16),
+    )
+    model = inspection(layers, hidden=64, inner=256, vocab=10, heads=4, tie_word_embeddings=True)
+    weights = shape_of(model).weights
+    assert weights.layers == (2 * (2 * 4 * 64 * 64 + 3 * 64 * 256),) * 2
+    assert weights.total == weights.embedding + sum(weights.layers)
+
+
+def test_mtp_layers_must_be_there() -> None:
+    with pytest.raises(UsageError, match="no MTP layers"):
+        shape_of(qwen3_8b(), mtp=True)
 
 
 def test_towers_and_drafts_are_apart() -> None:

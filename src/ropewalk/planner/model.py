@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ropewalk.errors import CheckpointError
-from ropewalk.inspector.records import Inspection, LayerGroup, WeightBytes
+from ropewalk.errors import CheckpointError, UsageError
+from ropewalk.inspector.records import Inspection, WeightBytes
 from ropewalk.planner.params import estimated_weights
 from ropewalk.planner.shape import Draft, ModelShape
 
@@ -25,7 +25,7 @@ def shape_of(
 
     ``draft`` is a model that proposes tokens, ``projector`` a tower in a file of its own, ``mtp`` says
     that the checkpoint's own MTP layers propose. Raises :class:`CheckpointError` naming a missing
-    dimension.
+    dimension, :class:`UsageError` where there are no MTP layers.
     """
     weights = inspection.weights
     shape = ModelShape(
@@ -68,14 +68,13 @@ def _draft(shape: ModelShape, draft: Inspection | None, *, mtp: bool) -> Draft |
         return None
     # An MTP layer attends like the last attention layer before it.
     like = [group for group in shape.layers if group.kind in ("full", "latent")]
-    if not like or not shape.mtp_layers:
-        return None
     count = shape.mtp_layers
-    return Draft((_layers_like(like[-1], count),), shape.weights.mtp)
-
-
-def _layers_like(group: LayerGroup, count: int) -> LayerGroup:
-    return replace(group, count=count, indices=tuple(range(count)))
+    if not like or not count:
+        raise UsageError(
+            "this checkpoint has no MTP layers to draft with", where={"field": "mtp", "mtp_layers": count}
+        )
+    layers = replace(like[-1], count=count, indices=tuple(range(count)))
+    return Draft((layers,), shape.weights.mtp)
 
 
 def _shared_expert_len(inspection: Inspection) -> int:

@@ -15,7 +15,8 @@ def linear_parameters(shape: ModelShape) -> int:
     block; else from the config's dimensions.
     """
     if shape.active_parameters is None or shape.block is None:
-        return sum(_config_parameters(shape, group)[1] * group.count for group in shape.layers)
+        used = _feed_forward_parameters(shape) + _chosen(shape, _expert_parameters(shape))
+        return sum(_mixers_by_block(shape)) + used * shape.num_layers
     tables = shape.vocab_size * shape.hidden_size * (1 if shape.tied else 2)
     vectors = sum(tensor.parameters for tensor in shape.block.tensors if len(tensor.shape) < 2)
     return max(0, shape.active_parameters - tables - vectors * shape.num_layers - shape.hidden_size)
@@ -30,29 +31,33 @@ def estimated_weights(shape: ModelShape) -> WeightBytes:
     """What the weights of a bare config take at the model's dtype: an estimate, no tensor was read."""
     width = shape.dtype_bytes
     table = shape.vocab_size * shape.hidden_size * width
-    layers, experts = [], []
-    for group in shape.layers:
-        stored, _ = _config_parameters(shape, group)
-        layers += [stored * width] * group.count
-        experts += [_expert_parameters(shape) * width] * group.count
+    mixers = _mixers_by_block(shape)
+    experts = _expert_parameters(shape)
+    rest = _feed_forward_parameters(shape)
     return WeightBytes(
         embedding=table,
         output_head=0 if shape.tied else table,
         other=0,
-        layers=tuple(layers),
-        experts=tuple(experts),
+        layers=tuple((mixer + rest + experts) * width for mixer in mixers),
+        experts=(experts * width,) * len(mixers),
         mtp=0,
         towers=0,
     )
 
 
-def _config_parameters(shape: ModelShape, group: LayerGroup) -> tuple[int, int]:
-    """Matrix parameters of one block by its dimensions: stored and active."""
-    experts = _expert_parameters(shape)
-    dense = shape.shared_expert_len if experts else shape.intermediate_size
-    rest = _mixer_parameters(shape, group) + 3 * shape.hidden_size * dense
-    rest += shape.hidden_size * shape.num_experts
-    return rest + experts, rest + _chosen(shape, experts)
+def _mixers_by_block(shape: ModelShape) -> list[int]:
+    """Parameters of what mixes tokens in each block: self-attention and cross-attention may share one."""
+    mixers = [0] * shape.num_layers
+    for group in shape.layers:
+        for index in group.indices:
+            mixers[index] += _mixer_parameters(shape, group)
+    return mixers
+
+
+def _feed_forward_parameters(shape: ModelShape) -> int:
+    """Gated feed-forward, or shared expert and router, of one block."""
+    dense = shape.shared_expert_len if shape.num_experts else shape.intermediate_size
+    return shape.hidden_size * (3 * dense + shape.num_experts)
 
 
 def _expert_parameters(shape: ModelShape) -> int:

@@ -3,58 +3,67 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from ropewalk.inspector.records import WeightBytes
+from ropewalk.inspector.records import BlockTensor
+from ropewalk.inspector.roles import role_of
 from ropewalk.planner.parallel import heads_per_rank
+from ropewalk.planner.records import Basis, MemoryTerm
 from ropewalk.planner.shape import ModelShape
+from ropewalk.planner.terms import estimate, exact
 
-# Matrices that every rank holds whole: routers, the down-projections of latent attention, indexers.
-_REPLICATED = ("mlp.gate.", "router.", "kv_a_proj", "q_a_proj", "kv_a_layernorm", "indexer.")
-_KEYS_AND_VALUES = ("k_proj.", "v_proj.")
+# Matrices that every rank holds whole (vLLM 0.32): routers, down-projections of latent attention, indexers.
+_REPLICATED = frozenset({"router", "q_a", "kv_a"})
+# Six published models come out within 5 % of their dimensions (norms, dense first blocks, shared experts).
+_ESTIMATED = (95, 105)
+
+
+def weights_term(shape: ModelShape, size: int, *, source: str, basis: Basis = "exact") -> MemoryTerm:
+    """The term of so many bytes of weights: exact from tensors, a range from a bare config."""
+    if shape.has_tensors:
+        return exact("weights", size, source, basis=basis)
+    low, high = (size * percent // 100 for percent in _ESTIMATED)
+    return estimate("weights", size, low, high, "dimensions of the config, no tensor read")
 
 
 def stage_weights(
-    shape: ModelShape, weights: WeightBytes, stages: Sequence[tuple[int, int]], tensor_parallel: int
-) -> list[int]:
+    shape: ModelShape, stages: Sequence[tuple[int, int]], tensor_parallel: int
+) -> tuple[int, ...]:
     """Bytes on one rank of each stage.
 
     The embedding is on the first stage, and on the last as well where it serves as head; the final norm
     and the head are on the last (vLLM 0.32, models/llama.py:377-400, 500-512). Towers and MTP layers are
     terms of their own.
     """
-    factor = _RankShare.of(shape, tensor_parallel)
+    weights = shape.weights
+    held, whole = _rank_share(shape, tensor_parallel)
     table = weights.embedding // tensor_parallel
     head = weights.output_head // tensor_parallel or table
-    sizes = [factor.bytes(sum(weights.layers[first:last])) for first, last in stages]
+    sizes = [sum(weights.layers[first:last]) * held // whole for first, last in stages]
     sizes[0] += table
     sizes[-1] += weights.other
     if weights.output_head or len(stages) > 1:
         sizes[-1] += head
-    return sizes
+    return tuple(sizes)
 
 
-@dataclass(frozen=True, slots=True)
-class _RankShare:
-    """The part of a block that one rank holds, in parameters of the typical block."""
+def _rank_share(shape: ModelShape, tensor_parallel: int) -> tuple[int, int]:
+    """Parameters of the typical block that one rank holds, and all of them."""
+    if tensor_parallel == 1 or shape.block is None:
+        return 1, tensor_parallel
+    held = sum(_held(shape, tensor, tensor_parallel) for tensor in shape.block.tensors)
+    return held, shape.block.parameters
 
-    held: int
-    whole: int
 
-    @classmethod
-    def of(cls, shape: ModelShape, tensor_parallel: int) -> _RankShare:
-        if tensor_parallel == 1 or shape.block is None:
-            return cls(1, tensor_parallel)
-        heads = max((group.num_key_value_heads or 0 for group in shape.layers), default=0)
-        held = 0
-        for tensor in shape.block.tensors:
-            if len(tensor.shape) < 2 or any(mark in tensor.name for mark in _REPLICATED):
-                held += tensor.parameters
-            elif heads and any(mark in tensor.name for mark in _KEYS_AND_VALUES):
-                held += tensor.parameters * heads_per_rank(heads, tensor_parallel) // heads
-            else:
-                held += tensor.parameters // tensor_parallel
-        return cls(held, shape.block.parameters)
-
-    def bytes(self, stored: int) -> int:
-        return stored * self.held // self.whole
+def _held(shape: ModelShape, tensor: BlockTensor, tensor_parallel: int) -> int:
+    """One rank's part of a tensor: KV heads repeat once there are more ranks than heads."""
+    role = role_of(tensor.name) or ""
+    if len(tensor.shape) < 2 or role in _REPLICATED or role.startswith("indexer_"):
+        return tensor.parameters
+    heads = max((group.num_key_value_heads or 0 for group in shape.layers), default=0)
+    if heads and role in ("k", "v"):
+        return tensor.parameters * heads_per_rank(heads, tensor_parallel) // heads
+    if heads and role == "qkv":
+        queries = shape.num_attention_heads
+        kept = queries // tensor_parallel + 2 * heads_per_rank(heads, tensor_parallel)
+        return tensor.parameters * kept // (queries + 2 * heads)
+    return tensor.parameters // tensor_parallel

@@ -94,6 +94,14 @@ def test_split_over_devices() -> None:
     assert activations.high_bytes == 3 * prefill_activations(shape_of(qwen3_8b()), 32_768)
 
 
+def test_an_assistant_model_is_a_second_one() -> None:
+    request = PlanRequest(8192, "transformers")
+    chosen = pricer(shape_of(qwen3_8b(), draft=smollm2()), request, Machine())
+    term = memory_of(chosen.price(8192, 1), None).term("draft_model")
+    assert term is not None
+    assert term.bytes == 269_030_016 + 8192 * 23_040
+
+
 def test_a_dtype_it_does_not_cache_in() -> None:
     with pytest.raises(UsageError, match="bfloat16"):
         memory(smollm2(), 2048, cache_type_k="fp8", cache_type_v="fp8")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ropewalk.planner.parallel import split_layers
 from ropewalk.planner.records import MemoryTerm
 from ropewalk.planner.shape import ModelShape
-from ropewalk.planner.terms import estimate, exact
+from ropewalk.planner.weights import weights_term
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +59,4 @@ def _weights(shape: ModelShape, blocks: list[int], *, on_host: bool, has_output:
         size += weights.other + weights.output_head
         if not on_host and not weights.output_head:
             size += weights.embedding
-    if not shape.has_tensors:
-        return estimate("weights", size, size, size, "dimensions of the config, no tensor read")
-    return exact("weights", size, "sum of the tensors, mapped from the file")
+    return weights_term(shape, size, source="sum of the tensors, mapped from the file")

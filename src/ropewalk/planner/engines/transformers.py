@@ -17,7 +17,7 @@ from ropewalk.planner.parallel import check_tensor_parallel, heads_per_rank, pip
 from ropewalk.planner.records import KvCache, MemoryTerm, PlanRequest
 from ropewalk.planner.shape import ModelShape
 from ropewalk.planner.terms import DeviceMemory, Priced, cache_bytes, estimate, exact
-from ropewalk.planner.weights import stage_weights
+from ropewalk.planner.weights import stage_weights, weights_term
 from ropewalk.units import MIB
 
 CACHE_TYPES = cache_types(CacheType("bfloat16", 1, 2), CacheType("float16", 1, 2), CacheType("float32", 1, 4))
@@ -67,7 +67,7 @@ def pricer(shape: ModelShape, request: PlanRequest, machine: Machine) -> Transfo
         device=device_of(request, machine, default="gpu"),
         cache_type=key,
         stages=stages,
-        weights=tuple(stage_weights(shape, shape.weights, stages, request.tensor_parallel)),
+        weights=stage_weights(shape, stages, request.tensor_parallel),
         stage_layers=tuple(_rank_layers(shape, stage, request.tensor_parallel) for stage in stages),
     )
 
@@ -117,7 +117,8 @@ class TransformersPricer:
         devices: list[DeviceMemory] = []
         for number, stage in enumerate(self.stages):
             cache = self._logical(self.stage_layers[number], context_len)
-            terms = (*self._weights(number), *self._caches(cache, num_sequences), *beside)
+            draft = self._draft(context_len, num_sequences) if number == len(self.stages) - 1 else []
+            terms = (*self._weights(number), *self._caches(cache, num_sequences), *draft, *beside)
             names = (f"{self.device}:{number * ranks + rank}" for rank in range(ranks))
             devices += [DeviceMemory(name, stage, terms) for name in names]
         logical = self._logical(self.shape.layers, context_len)
@@ -134,13 +135,18 @@ class TransformersPricer:
         return Priced(tuple(devices), kv, logical.terms(num_sequences, state_bytes=state))
 
     def _weights(self, number: int) -> list[MemoryTerm]:
-        size = self.weights[number]
-        if not self.shape.has_tensors:
-            return [estimate("weights", size, size, size, "dimensions of the config, no tensor read")]
-        terms = [exact("weights", size, "sum of the tensors")]
+        terms = [weights_term(self.shape, self.weights[number], source="sum of the tensors")]
         if self.shape.projector_bytes and number == 0:
             terms.append(exact("projector", self.shape.projector_bytes, "sum of the tensors"))
         return terms
+
+    def _draft(self, context_len: int, num_sequences: int) -> list[MemoryTerm]:
+        """Assisted generation: a whole model on the last device, with a cache as long as the target's."""
+        if self.shape.draft is None:
+            return []
+        cache = self._logical(self.shape.draft.layers, context_len).kv_bytes * num_sequences
+        size = self.shape.draft.weights_bytes + cache
+        return [exact("draft_model", size, "its tensors, and a cache as long as the model's")]
 
     def _caches(self, cache: LogicalCache, num_sequences: int) -> list[MemoryTerm]:
         sizes = cache.terms(num_sequences, state_bytes=self._state_bytes(cache))

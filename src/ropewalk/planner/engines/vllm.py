@@ -23,8 +23,8 @@ from ropewalk.planner.machine import DeviceKind, Machine, device_of
 from ropewalk.planner.parallel import check_tensor_parallel, pipeline_stages
 from ropewalk.planner.records import Basis, KvCache, MemoryTerm, PlanRequest
 from ropewalk.planner.shape import ModelShape
-from ropewalk.planner.terms import DeviceMemory, Priced, cache_bytes, estimate, exact
-from ropewalk.planner.weights import stage_weights
+from ropewalk.planner.terms import DeviceMemory, Priced, cache_bytes, exact
+from ropewalk.planner.weights import stage_weights, weights_term
 from ropewalk.units import GIB, format_bytes
 
 # v1/kv_cache_interface.py and mla_attention.py:1360 of vLLM 0.32; per-token-head scales are f32.
@@ -108,7 +108,7 @@ def pricer(shape: ModelShape, request: PlanRequest, machine: Machine) -> VllmPri
     stages = pipeline_stages(shape.num_layers, request.pipeline_parallel)
     whole = replace(paging, tensor_parallel=1)
     states = [group for group in shape.layers if group.state]
-    weights = stage_weights(shape, shape.weights, stages, request.tensor_parallel)
+    weights = stage_weights(shape, stages, request.tensor_parallel)
     return VllmPricer(
         shape=shape,
         request=request,
@@ -190,11 +190,7 @@ class VllmPricer:
     def _weights(self, number: int) -> list[MemoryTerm]:
         ranks = self.request.tensor_parallel
         basis: Basis = "engine_rule" if ranks * len(self.stages) > 1 else "exact"
-        size = self.weights[number]
-        if self.shape.has_tensors:
-            terms = [exact("weights", size, "sum of the tensors", basis=basis)]
-        else:
-            terms = [estimate("weights", size, size, size, "dimensions of the config, no tensor read")]
+        terms = [weights_term(self.shape, self.weights[number], source="sum of the tensors", basis=basis)]
         if self.shape.projector_bytes and number == 0:
             terms.append(exact("projector", self.shape.projector_bytes // ranks, "sum of the tensors"))
         if self.shape.draft and number == len(self.stages) - 1:
