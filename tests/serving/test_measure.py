@@ -137,6 +137,14 @@ def test_a_model_that_recalls_hits_everywhere(bench: Bench) -> None:
     assert all(server.stopped for server in bench.servers)
 
 
+def test_any_engine_is_measured_alike(bench: Bench) -> None:
+    vllm = EngineBuild("vllm", "vllm", "0.33.0", "vllm")
+    run = bench.measure(replace(SMALL, lengths=(400,)), arms=("shipped", "yarn:1.5"), build=vllm)
+    assert [outcomes(run, arm.arm, 400) for arm in run.arms] == [["hit"] * 5] * 2
+    assert run.arms[0].launch is not None
+    assert run.arms[0].launch.command.startswith("vllm serve")
+
+
 def test_arms_are_asked_the_very_same_prompts(bench: Bench) -> None:
     bench.measure()
     hashes = [
