@@ -339,6 +339,12 @@ def test_settings_that_cannot_be_measured_start_nothing(bench: Bench, wrong: dic
     assert bench.store.runs() == ()
 
 
+def test_no_arm_is_no_run(bench: Bench) -> None:
+    with pytest.raises(UsageError, match="no arm"):
+        bench.measure(arms=())
+    assert bench.store.runs() == ()
+
+
 def _stop_after(count: int) -> Any:
     ended: list[events.Event] = []
 

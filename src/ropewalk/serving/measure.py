@@ -17,6 +17,7 @@ from ropewalk.serving.arms import Arm, distinct, plan_arm
 from ropewalk.serving.devices import this_machine
 from ropewalk.serving.events import Event, RunEnded, RunStarted
 from ropewalk.serving.fingerprint import fingerprint
+from ropewalk.serving.here import here_for
 from ropewalk.serving.pace import pace_of
 from ropewalk.serving.records import EngineBuild, LaunchSpec, Measurement, RunStatus, Trial
 from ropewalk.serving.session import OnEvent, Session, settings_data
@@ -60,9 +61,11 @@ def run_measurement(
     frame = store.frame(resume) if resume else None
     if frame:
         settings, arms, context_len = _settings_of(frame), frame.settings["arms"], frame.target_len
+    here = here_for(build)
+    if not arms:
+        raise UsageError("there is no arm to measure", where={"field": "arms"})
     planned, doubles = distinct(
-        plan_arm(inspection, arm, context_len=context_len, engine=build.engine, options=settings.plan)
-        for arm in arms
+        plan_arm(inspection, arm, context_len=context_len, here=here, options=settings.plan) for arm in arms
     )
     settings = _with_lengths(settings.checked(), planned)
     weights = fingerprint(model, inspection.checkpoint.files)
