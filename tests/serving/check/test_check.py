@@ -82,6 +82,35 @@ def test_a_corrected_vllm_command_is_right(words: list[tuple[str, ...]], name: s
     judged_well(check_command(argv, inspection=inspection), inspection)
 
 
+SCALARS = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=5))
+KEYS = st.sampled_from(
+    ["rope_parameters", "rope_scaling", "rope_type", "type", "factor", "original_max_position_embeddings",
+     "rope_theta", "max_position_embeddings", "model_max_length", "text_config", "full_attention"]
+)  # fmt: skip
+ANYTHING = st.recursive(
+    SCALARS, lambda inner: st.lists(inner, max_size=2) | st.dictionaries(KEYS, inner, max_size=4)
+)
+
+
+@FEW
+@given(overrides=ANYTHING, name=st.sampled_from(["qwen3-8b", "qwen3-vl-8b", "phi3-mini"]))
+def test_any_override_is_judged_without_a_traceback(overrides: Any, name: str, config: Config) -> None:
+    argv = ["vllm", "serve", "model", "--hf-overrides", json.dumps(overrides), "--max-model-len", "65536"]
+    result = check_command(argv, inspection=config(name))
+    assert json.loads(jsonio.dumps(result))["engine"] == "vllm"
+
+
+@FEW
+@given(words=st.lists(st.text(max_size=8), max_size=4))
+def test_any_words_are_judged_without_a_traceback(words: list[str], qwen3_gguf: Inspection) -> None:
+    for flag in ("-c", "-np", "--rope-scale", "--override-kv", "--max-model-len"):
+        for engine in (["llama-server"], ["vllm", "serve", "m"]):
+            try:
+                check_command([*engine, flag, *words], inspection=qwen3_gguf)
+            except UsageError:  # a word that is the shell's
+                assert set(words) & {"|", ";", "&", ">", "<"}
+
+
 def test_the_record_goes_to_json_and_back(qwen3_gguf: Inspection) -> None:
     result = check_command(["llama-server -m x.gguf -c 128k -np 2"], inspection=qwen3_gguf)
     data = json.loads(jsonio.dumps(result))

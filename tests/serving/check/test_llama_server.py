@@ -131,6 +131,12 @@ def test_builds_before_28030_need_an_override_as_well(qwen3_gguf: Inspection) ->
     assert repaired(old) == f"{flags} --override-kv qwen3.context_length=int:131072"
 
 
+def test_other_overrides_of_the_metadata_are_kept(qwen3_gguf: Inspection) -> None:
+    kept = "tokenizer.ggml.add_bos_token=bool:false"
+    old = check(f"-c 131072 -np 1 --override-kv {kept}", qwen3_gguf, version="b8850")
+    assert f"--override-kv {kept},qwen3.context_length=int:131072" in repaired(old)
+
+
 def test_context_alone_is_repaired_by_the_publishers_rule(qwen3_gguf: Inspection) -> None:
     flags = "--rope-scaling yarn --rope-scale 2 --yarn-orig-ctx 32768"
     assert repaired(check("-c 65536 -np 1", qwen3_gguf)) == f"-c 65536 -np 1 {flags}"
@@ -180,6 +186,11 @@ def test_blocks_must_divide_the_heads(gguf: Gguf) -> None:
         ("-c 8192 --rope-scaling yarn", "rope_scaling_inactive", "error"),
         ("-c 8192 --rope-scaling none --rope-scale 2", "rope_scaling_inactive", "warning"),
         ("-c 8192 --yarn-orig-ctx 4096", "rope_scaling_inactive", "warning"),
+        (
+            "-c 16384 --rope-scaling yarn --rope-scale 2 --yarn-attn-factor 1.2",
+            "rope_scaling_inactive",
+            "warning",
+        ),
         ("-c 8192 --rope-scale 2", "short_text_degradation", "warning"),
         ("-c 8192 --rope-scaling yarn --rope-scale 2", "short_text_degradation", "warning"),
         ("-c 16384 --override-kv llama.context_length=int:16384", "context_over_trained", "warning"),

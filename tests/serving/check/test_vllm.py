@@ -230,7 +230,7 @@ def test_a_factor_that_falls_short_by_a_row_is_seen(config: Config) -> None:
     [
         ({"type": "yarn", **{k: v for k, v in YARN.items() if k != "rope_type"}}, "rope_scaling_unsupported"),
         ({**YARN, "rope_type": "yarnn"}, "rope_scaling_unsupported"),
-        ({"rope_type": "linear", "factor": 2}, "rope_scaling_unsupported"),
+        ({**YARN, "factor": "4"}, "rope_scaling_unsupported"),
         ({"rope_type": "yarn", "factor": 4.0}, "rope_original_missing"),
         ({**YARN, "original_max_position_embeddings": 40960}, "rope_factor_mismatch"),
     ],
@@ -241,6 +241,20 @@ def test_blocks_that_vllm_stops_at(block: dict[str, Any], code: str, config: Con
     result = check(config("qwen3-8b"), overrides, "--max-model-len", "131072")
     assert codes(result)[code] == "error"
     assert corrected_overrides(result) == WORKING
+
+
+def test_a_whole_factor_stops_linear_scaling(config: Config) -> None:
+    """vLLM 0.33: TypeError, 'int' object is not iterable."""
+    block = {"rope_type": "linear", "rope_theta": 1000000}
+    whole = check(config("qwen3-8b"), {"rope_parameters": {**block, "factor": 2}})
+    assert codes(whole)["rope_scaling_unsupported"] == "error"
+    assert corrected_overrides(whole) == {"rope_parameters": {**block, "factor": 2.0}}
+    assert check(config("qwen3-8b"), {"rope_parameters": {**block, "factor": 2.0}}).ok
+
+
+@pytest.mark.parametrize("flag", ["--max-model-len", "--tensor-parallel-size", "--max-num-seqs"])
+def test_counts_start_at_one(flag: str) -> None:
+    assert codes(check(None, None, flag, "0"))["bad_value"] == "error"
 
 
 def test_a_longrope_model_is_served_short_by_default(config: Config) -> None:

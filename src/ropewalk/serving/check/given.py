@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ropewalk.serving.check.flags import Flag
@@ -29,8 +28,3 @@ class Given:
     def text(self) -> str:
         """The single value."""
         return self.values[0]
-
-
-def named(given: Iterable[Given], name: str) -> tuple[Given, ...]:
-    """All occurrences of one option."""
-    return tuple(item for item in given if item.name == name)

@@ -45,10 +45,9 @@ def _repair(settings: LlamaSettings, served: LlamaServed, inspection: Inspection
         edits["--ctx-size"] = ("-c", str(length * (1 if settings.unified else settings.num_slots)))
     edits |= _rope_edits(settings, reached.advice.decision)
     if reached.advice.override_context_len:
-        overrides = {**settings.kv_overrides, context_key(inspection): reached.advice.override_context_len}
-        words = ",".join(
-            f"{key}={'int' if isinstance(value, int) else 'str'}:{value}" for key, value in overrides.items()
-        )
+        length_key = {context_key(inspection): f"int:{reached.advice.override_context_len}"}
+        overrides = {**settings.kv_overrides, **length_key}
+        words = ",".join(f"{key}={typed}" for key, typed in overrides.items())
         edits["--override-kv"] = ("--override-kv", words)
     return edits
 
@@ -136,6 +135,18 @@ def _inactive(settings: LlamaSettings, served: LlamaServed, repair: Edits) -> It
             f"--yarn-orig-ctx is read by YaRN only, and the scaling is {served.effective.type}",
             fix="--rope-scaling yarn, or no --yarn-orig-ctx",
             flag="--yarn-orig-ctx",
+        )
+    mixes = settings.ext_factor
+    if mixes is None:
+        mixes = 1.0 if served.effective.type == "yarn" else 0.0
+    if settings.attn_factor is not None and mixes > 0:
+        yield remark(
+            "rope_scaling_inactive",
+            "warning",
+            "--yarn-attn-factor is computed anew wherever YaRN mixes rates (src/llama-context.cpp:179)",
+            fix="remove --yarn-attn-factor",
+            flag="--yarn-attn-factor",
+            value=settings.attn_factor,
         )
 
 

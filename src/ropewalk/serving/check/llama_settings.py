@@ -54,11 +54,12 @@ class LlamaSettings:
     original: int | None
     freq_base: float | None
     ext_factor: float | None
+    attn_factor: float | None
     cache_ram_mib: int
     cache_ram_given: bool
     checkpoints: int
     gpu_layers: int | None
-    kv_overrides: Mapping[str, Any] = field(default_factory=dict)
+    kv_overrides: Mapping[str, str] = field(default_factory=dict)
 
 
 def settings_of(parsed: dict[str, Any]) -> LlamaSettings:
@@ -82,7 +83,8 @@ def settings_of(parsed: dict[str, Any]) -> LlamaSettings:
         scale=_scale(parsed),
         original=_count(parsed, "--yarn-orig-ctx") or None,
         freq_base=_positive(parsed, "--rope-freq-base"),
-        ext_factor=parsed.get("--yarn-ext-factor"),
+        ext_factor=_fraction(parsed, "--yarn-ext-factor"),
+        attn_factor=_fraction(parsed, "--yarn-attn-factor"),
         cache_ram_given="--cache-ram" in parsed,
         cache_ram_mib=_integer(parsed, "--cache-ram", _CACHE_RAM_MIB),
         checkpoints=_integer(parsed, "--ctx-checkpoints", _CHECKPOINTS),
@@ -91,17 +93,10 @@ def settings_of(parsed: dict[str, Any]) -> LlamaSettings:
     )
 
 
-def kv_overrides(text: str) -> dict[str, Any]:
-    """``KEY=TYPE:VALUE,...`` as values; the types are those of llama.cpp's string_parse_kv_override."""
-    found: dict[str, Any] = {}
-    for item in text.split(",") if text else []:
-        key, _, typed = item.partition("=")
-        kind, _, value = typed.partition(":")
-        if kind == "int" and value.strip().removeprefix("-").isdecimal():
-            found[key] = int(value)
-        elif kind in ("float", "bool", "str"):
-            found[key] = value
-    return found
+def kv_overrides(text: str) -> dict[str, str]:
+    """``KEY=TYPE:VALUE,...`` by key, the type and the value as written."""
+    items = (item.partition("=") for item in text.split(",") if item)
+    return {key: typed for key, _, typed in items}
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +126,7 @@ def serve(
         shipped, scaling=settings.scaling, scale=settings.scale, original=settings.original
     )
     own = inspection.value("max_position_embeddings") if inspection else None
-    declared = settings.kv_overrides.get(context_key(inspection), own) if inspection else None
+    declared = _declared(settings, inspection) if inspection else None
     trained = trained_context(declared, shipped, effective, version=version) if declared else None
     total = _total(settings, declared, trained)
     if total is None:
@@ -155,6 +150,15 @@ def serve(
         wanted_len=min(share, settings.per_slot or share),
         slot_len=min([slots.cells, *caps]),
     )
+
+
+def _declared(settings: LlamaSettings, inspection: Inspection) -> int | None:
+    """The checkpoint's length, or what ``--override-kv`` puts in its place."""
+    kind, _, value = settings.kv_overrides.get(context_key(inspection), "").partition(":")
+    if kind == "int" and value.isdecimal():
+        return int(value)
+    own = inspection.value("max_position_embeddings")
+    return own if isinstance(own, int) else None
 
 
 def _total(settings: LlamaSettings, declared: int | None, trained: int | None) -> int | None:
@@ -191,6 +195,12 @@ def _integer(parsed: Mapping[str, Any], name: str, default: int) -> int:
 def _positive(parsed: Mapping[str, Any], name: str) -> float | None:
     value = parsed.get(name)
     return value if isinstance(value, float) and value > 0 else None
+
+
+def _fraction(parsed: Mapping[str, Any], name: str) -> float | None:
+    """A number that is unset where it is negative."""
+    value = parsed.get(name)
+    return value if isinstance(value, float) and value >= 0 else None
 
 
 def _flash(value: Any) -> FlashAttention:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import math
 import re
 from dataclasses import dataclass
+from typing import Any
 
 _STOI = re.compile(r"\s*([+-]?\d+)", re.ASCII)
 _STOF = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)", re.ASCII)
 _HUMAN = re.compile(r"(\d+(?:\.\d+)?)([kKmMgGtT])", re.ASCII)
+_SINGLE_MIN, _SINGLE_MAX = 2.0**-126, (2 - 2**-23) * 2.0**127
 _POWERS = {"k": 1, "m": 2, "g": 3, "t": 4}
 
 
@@ -30,9 +34,10 @@ def stoi(text: str) -> Prefix:
 def stof(text: str) -> Prefix:
     """``std::stof``: the leading decimal number, whatever follows. Raises ValueError."""
     match = _STOF.match(text)
-    if match is None:
+    value = float(match[1]) if match else 0.0
+    if match is None or (value and not _SINGLE_MIN <= abs(value) <= _SINGLE_MAX):
         raise ValueError("stof")
-    return Prefix(float(match[1]), text[match.end() :])
+    return Prefix(value, text[match.end() :])
 
 
 def human_int(text: str) -> int:
@@ -51,3 +56,16 @@ def human_int(text: str) -> int:
 def human_length(text: str) -> int:
     """vLLM's ``--max-model-len``: as :func:`human_int`, and ``auto`` is -1."""
     return -1 if text.strip().lower() == "auto" else human_int(text)
+
+
+def finite(text: str) -> float:
+    """A number that a record can hold. Raises ValueError for the others."""
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text} is no finite number")
+    return value
+
+
+def json_value(text: str) -> Any:
+    """A JSON text, of finite numbers only. Raises ValueError."""
+    return json.loads(text, parse_float=finite, parse_constant=finite)

@@ -7,12 +7,13 @@ is merged key by key, and neither is standardised or validated.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from ropewalk.inspector.records import Fact, Inspection
-from ropewalk.inspector.rope_blocks import Block, full_block, is_nested
+from ropewalk.inspector.rope_blocks import Block, full_block
 from ropewalk.planner.rope import versions
 
 # The lengths that a config may state (transformers_utils/model_arch_config_convertor.py:374, 0.33): the
@@ -23,6 +24,7 @@ LENGTH_KEYS = (
 )  # fmt: skip
 ROPE_KEYS = ("rope_parameters", "rope_scaling")
 _ALL_KEYS = frozenset({*LENGTH_KEYS, *ROPE_KEYS, "rope_theta"})
+_NUMBERS = frozenset({"factor", "original_max_position_embeddings", "rope_theta"})
 _NESTED_CONFIGS = frozenset({"text_config", "language_config", "llm_config", "thinker_config"})
 
 
@@ -31,12 +33,13 @@ class Overridden:
     """A checkpoint as vLLM sees it behind an override.
 
     ``block`` is the rope block that the override sets, after merging, None where it sets none;
-    ``ignored`` are the keys that have no effect where they stand, ``stopping`` those that vLLM stops at.
+    ``malformed`` are its values that should be numbers and are none. ``ignored`` are the keys that have no
+    effect where they stand, ``stopping`` those that vLLM stops at.
     """
 
     inspection: Inspection
     block: Block | None
-    lengths: dict[str, int]
+    malformed: dict[str, Any]
     ignored: dict[str, Any]
     stopping: dict[str, Any]
 
@@ -48,14 +51,42 @@ def apply_overrides(
     nested = inspection.value("text_config_key")
     effective = language_part(overrides, nested)
     block = _block(inspection, effective, merged=nested is not None, version=version)
-    lengths = {key: int(effective[key]) for key in LENGTH_KEYS if isinstance(effective.get(key), int)}
+    malformed: dict[str, Any] = {}
+    if block is not None:
+        block = _numeric(block, malformed)
+    lengths = {key: effective[key] for key in LENGTH_KEYS if is_length(effective.get(key))}
     return Overridden(
         inspection=_with_facts(inspection, block, lengths),
         block=block,
-        lengths=lengths,
+        malformed=malformed,
         ignored=dict(_ignored(overrides, nested, version)),
         stopping={} if nested else {key: overrides[key] for key in _NESTED_CONFIGS & overrides.keys()},
     )
+
+
+def _numeric(block: Mapping[str, Any], malformed: dict[str, Any]) -> Block:
+    """A block without the values that should be numbers and are none; those go to ``malformed``."""
+    kept: Block = {}
+    for key, value in block.items():
+        if isinstance(value, Mapping):
+            kept[key] = _numeric(value, malformed)
+        elif key in _NUMBERS and not is_number(value):
+            malformed[key] = value
+        else:
+            kept[key] = value
+    return kept
+
+
+def is_number(value: Any) -> bool:
+    """A finite number, or nothing (null counts as not given)."""
+    return value is None or (
+        isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    )
+
+
+def is_length(value: Any) -> bool:
+    """A positive whole number."""
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
 
 def language_part(overrides: Mapping[str, Any], text_config_key: str | None) -> Mapping[str, Any]:
@@ -111,8 +142,3 @@ def _with_facts(inspection: Inspection, block: Block | None, lengths: Mapping[st
         facts["max_position_embeddings"] = Fact(length, "config", "--hf-overrides")
         facts.pop("model_max_length", None)
     return replace(inspection, facts=facts)
-
-
-def is_flat(block: Mapping[str, Any]) -> bool:
-    """Whether a block is one for all layers."""
-    return not is_nested(block)

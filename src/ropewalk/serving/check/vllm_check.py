@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -23,6 +24,11 @@ from ropewalk.serving.check.vllm_rope import ROPE_FLAGS, override_text, repaired
 from ropewalk.serving.check.vllm_settings import VllmServed, VllmSettings, serve, settings_of
 from ropewalk.serving.check.words import Command
 
+_AT_LEAST_ONE = (
+    "--max-model-len", "--max-num-seqs", "--max-num-batched-tokens", "--tensor-parallel-size",
+    "--pipeline-parallel-size", "--kv-cache-memory-bytes",
+)  # fmt: skip
+
 
 def judge(
     command: Command, inspection: Inspection | None, *, flags: FlagSet, version: str | None, machine: Machine
@@ -30,7 +36,7 @@ def judge(
     """What vLLM makes of the command, and everything that is to be said about it."""
     given = vllm_words.read_words(command.arguments, flags)
     parsed, remarks = vllm_words.read_values(given, flags, version)
-    remarks += _config_file(parsed)
+    remarks += _unjudged(parsed)
     settings = settings_of(parsed, command.engine_env, version=version)
     served = serve(settings, inspection, version=version) if inspection else None
     memory = None
@@ -72,8 +78,30 @@ def _as_override(item: Remark, edits: Edits) -> Remark:
     return Remark(replace(item.finding, where=where), edits)
 
 
-def _config_file(parsed: dict[str, Any]) -> Iterator[Remark]:
-    path = parsed.get("--config")
+def _unjudged(parsed: dict[str, Any]) -> Iterator[Remark]:
+    """Settings that cannot be looked into."""
+    for flag in _AT_LEAST_ONE:
+        value = parsed.get(flag)
+        if isinstance(value, int) and value < 1 and (flag, value) != ("--max-model-len", -1):
+            yield remark(
+                "bad_value",
+                "error",
+                f"{flag} {value}: it must be at least 1",
+                fix=f"give {flag} a positive number",
+                flag=flag,
+                value=value,
+            )
+    overrides, path = parsed.get("--hf-overrides"), parsed.get("--config")
+    if overrides is not None and not isinstance(overrides, dict | str):
+        yield remark(
+            "bad_value",
+            "error",
+            f"--hf-overrides {json.dumps(overrides)} is no JSON object: vLLM stops",
+            fix="give it an object, or nothing",
+            edits={"--hf-overrides": None},
+            flag="--hf-overrides",
+            value=overrides,
+        )
     if path:
         yield remark(
             "config_file_not_read",

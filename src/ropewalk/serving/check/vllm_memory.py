@@ -121,7 +121,7 @@ def _ranks(settings: VllmSettings, inspection: Inspection) -> Iterator[Remark]:
     heads, kv_heads = inspection.value("num_attention_heads"), inspection.value("num_key_value_heads")
     ranks = settings.tensor_parallel
     if isinstance(heads, int) and heads % ranks:
-        divides = next(count for count in range(ranks, 0, -1) if heads % count == 0)
+        divides = next(count for count in range(min(ranks, heads), 0, -1) if heads % count == 0)
         yield remark(
             "tensor_parallel_indivisible",
             "error",

@@ -13,7 +13,7 @@ from ropewalk.inspector.records import Inspection
 from ropewalk.inspector.rope_blocks import KNOWN_TYPES, Block, full_block, type_of
 from ropewalk.planner.rope.emit import emit_yarn, smallest_factor, yarn_block
 from ropewalk.serving.check.lengths import Reach
-from ropewalk.serving.check.overrides import LENGTH_KEYS, ROPE_KEYS, language_part
+from ropewalk.serving.check.overrides import LENGTH_KEYS, ROPE_KEYS, is_number, language_part
 from ropewalk.serving.check.remarks import Edits, Remark, remark
 from ropewalk.serving.check.vllm_settings import VllmServed, VllmSettings
 from ropewalk.units import format_tokens as tokens
@@ -38,7 +38,9 @@ def rope_remarks(
     block = served.overridden.block
     if block is None:
         return
-    yield from _unusable(block, edits)
+    yield from _unusable(block, served.overridden.malformed, edits)
+    if type_of(block) in ("linear", "ntk") and isinstance(block.get("factor"), int):
+        yield _whole_factor(settings, block["factor"])
     if block.get("rope_theta") is None and inspection.value("rope_theta") is not None:
         yield _theta_lost(inspection, edits)
     twice = _scaled_twice(block, inspection, edits)
@@ -82,21 +84,31 @@ def repaired(settings: VllmSettings, inspection: Inspection, reached: Reach, *, 
 
 def _completed(settings: VllmSettings, inspection: Inspection, target: int | None) -> Block | None:
     """The YaRN block that was meant, complete; None where none was, or the checkpoint has its own."""
-    given = _given_block(settings.meant, inspection.value("text_config_key"))
+    nested = inspection.value("text_config_key")
+    given = _given_block(settings.meant, nested)
     shipped = full_block(inspection.value("rope_parameters"))
     if given is None or type_of(given) != "yarn" or type_of(shipped) != "default":
         return None
     rule = rule_for(inspection.facts)
-    known = rule.yarn_original if rule else None
-    original = known or given.get("original_max_position_embeddings") or inspection.value("native_context")
-    theta = shipped.get("rope_theta")
-    if not isinstance(original, int) or theta is None:
+    published = rule.yarn_original if rule else None
+    original = published or _number(given, _ORIGINAL) or inspection.value("native_context")
+    if not original or shipped.get("rope_theta") is None:
         return None
-    factor = float(given.get("factor") or 1.0)
+    length = _number(language_part(settings.meant, nested), "max_position_embeddings") or 0
+    factor = _number(given, "factor") or length / original  # null is the ratio of the lengths
     if target is not None and int(original * factor) < target:
-        factor = smallest_factor(target, original)
-    plain = {**shipped, **{key: value for key, value in given.items() if key != "type"}, "rope_theta": theta}
-    return yarn_block(plain, factor=factor, original=original)
+        factor = smallest_factor(target, int(original))
+    if factor < 1:
+        return None
+    stated = {key: value for key, value in given.items() if key != "type"}
+    plain = {**shipped, **stated, "rope_theta": shipped["rope_theta"]}
+    return yarn_block(plain, factor=factor, original=int(original))
+
+
+def _number(values: Mapping[str, Any], key: str) -> float | None:
+    """A positive number; None for anything else."""
+    value = values.get(key)
+    return value if value is not None and is_number(value) and value > 0 else None
 
 
 def _given_block(overrides: Mapping[str, Any], text_config_key: str | None) -> Mapping[str, Any] | None:
@@ -178,7 +190,7 @@ def _length_key(settings: VllmSettings, edits: Edits, value: Any) -> Remark:
     )
 
 
-def _unusable(block: Block, edits: Edits) -> Iterator[Remark]:
+def _unusable(block: Block, malformed: Mapping[str, Any], edits: Edits) -> Iterator[Remark]:
     """Blocks at which vLLM stops, the first of them only when it has read the weights."""
     kind = type_of(block)
     problems = []
@@ -186,8 +198,8 @@ def _unusable(block: Block, edits: Edits) -> Iterator[Remark]:
         problems.append("rope_type is missing (overrides are not standardised, KeyError)")
     if kind not in KNOWN_TYPES:
         problems.append(f"rope_type {kind!r} is unknown")
-    if kind in ("linear", "ntk") and isinstance(block.get("factor"), int):
-        problems.append(f"factor {block['factor']} must be written {block['factor']}.0 (TypeError)")
+    for key, value in malformed.items():
+        problems.append(f"{key} {value!r} is no number")
     if problems:
         yield remark(
             "rope_scaling_unsupported",
@@ -198,7 +210,7 @@ def _unusable(block: Block, edits: Edits) -> Iterator[Remark]:
             flag=_FLAG,
             block=block,
         )
-    missing = [key for key in _NEEDED.get(kind, ()) if block.get(key) is None]
+    missing = [key for key in _NEEDED.get(kind, ()) if block.get(key) is None and key not in malformed]
     if missing:
         yield remark(
             "rope_original_missing"
@@ -211,6 +223,29 @@ def _unusable(block: Block, edits: Edits) -> Iterator[Remark]:
             flag=_FLAG,
             missing=missing,
         )
+
+
+def _whole_factor(settings: VllmSettings, factor: int) -> Remark:
+    words = (_FLAG, json.dumps(_with_floats(settings.meant), separators=(",", ":")))
+    return remark(
+        "rope_scaling_unsupported",
+        "error",
+        f"vLLM stops at a factor that is a whole number ({factor}): TypeError",
+        fix=f"write {factor}.0",
+        edits={**dict.fromkeys(ROPE_FLAGS), _FLAG: words},
+        flag=_FLAG,
+        factor=factor,
+    )
+
+
+def _with_floats(value: Any) -> Any:
+    """The override with every factor as a float."""
+    if not isinstance(value, Mapping):
+        return value
+    return {
+        key: float(item) if key == "factor" and isinstance(item, int) else _with_floats(item)
+        for key, item in value.items()
+    }
 
 
 def _theta_lost(inspection: Inspection, edits: Edits) -> Remark:

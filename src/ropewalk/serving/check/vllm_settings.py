@@ -54,16 +54,16 @@ def settings_of(parsed: Mapping[str, Any], env: Mapping[str, str], *, version: s
     given = parsed.get("--hf-overrides")
     overrides = dict(given) if isinstance(given, Mapping) else {}
     meant = {**overrides, **_rope_flags(parsed)}
-    kv_bytes = int(space) * GIB if space.isdecimal() else _integer(parsed, "--kv-cache-memory-bytes")
+    kv_bytes = int(space) * GIB if space.isdecimal() else _count(parsed, "--kv-cache-memory-bytes")
     return VllmSettings(
-        max_model_len=_integer(parsed, "--max-model-len"),
-        max_num_seqs=_integer(parsed, "--max-num-seqs"),
-        max_batched_tokens=_integer(parsed, "--max-num-batched-tokens"),
+        max_model_len=-1 if parsed.get("--max-model-len") == -1 else _count(parsed, "--max-model-len"),
+        max_num_seqs=_count(parsed, "--max-num-seqs"),
+        max_batched_tokens=_count(parsed, "--max-num-batched-tokens"),
         kv_cache_bytes=kv_bytes,
         kv_cache_dtype=str(parsed.get("--kv-cache-dtype", "auto")),
         full_precision=parsed.get("--dtype") in ("float", "float32"),
-        tensor_parallel=_integer(parsed, "--tensor-parallel-size") or 1,
-        pipeline_parallel=_integer(parsed, "--pipeline-parallel-size") or 1,
+        tensor_parallel=_count(parsed, "--tensor-parallel-size") or 1,
+        pipeline_parallel=_count(parsed, "--pipeline-parallel-size") or 1,
         utilization=_number(parsed, "--gpu-memory-utilization", UTILIZATION_PERCENT / 100),
         allow_long=env.get(ALLOW_LONG, "0").strip().lower() in ("1", "true"),
         disable_sliding_window=bool(parsed.get("--disable-sliding-window")),
@@ -133,9 +133,9 @@ def _derived(settings: VllmSettings, inspection: Inspection, version: str | None
     return limit or max(settings.max_model_len or 0, 0) or _WITHOUT_LENGTH
 
 
-def _integer(parsed: Mapping[str, Any], name: str) -> int | None:
+def _count(parsed: Mapping[str, Any], name: str) -> int | None:
     value = parsed.get(name)
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
 
 
 def _number(parsed: Mapping[str, Any], name: str, default: float) -> float:

@@ -13,7 +13,7 @@ from typing import Any
 
 from ropewalk.serving.check.flags import Flag, FlagSet
 from ropewalk.serving.check.given import Given
-from ropewalk.serving.check.numbers import human_int, human_length
+from ropewalk.serving.check.numbers import finite, human_int, human_length, json_value
 from ropewalk.serving.check.remarks import Remark, remark
 from ropewalk.serving.check.strangers import unknown_flag
 
@@ -175,7 +175,7 @@ def _with(base: Any, path: tuple[str, ...], value: Any) -> dict[str, Any]:
 def _loose(text: str) -> Any:
     """A dotted option's value: JSON, else a count with its unit, else text."""
     try:
-        return json.loads(text)
+        return json_value(text)
     except ValueError:
         try:
             return human_int(text)
@@ -205,14 +205,14 @@ def _value(flag: Flag, item: Given) -> tuple[Any, list[Remark]]:
 
 def _json(text: str) -> Any:
     try:
-        return json.loads(text)
+        return json_value(text)
     except ValueError as error:
         raise ValueError(f"it is no JSON ({error})") from error
 
 
 _READERS: dict[str, Callable[[str], Any]] = {
     "int": int,
-    "float": float,
+    "float": finite,
     "count": human_int,
     "length": human_length,
     "json": _json,
