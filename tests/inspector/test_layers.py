@@ -303,3 +303,49 @@ def test_which_layers_rotate(config: dict[str, Any], position: str, rotating: li
     assert [group.rotary for group in inspection.layers] == rotating
     if position not in ("rope", "nope_mixed"):
         assert inspection.value("rope_theta") is None
+
+
+def test_attention_under_unknown_names_keeps_what_is_stated() -> None:
+    # better as stated than "keeps nothing" because of names not met before
+    config = {"model_type": "new", "num_hidden_layers": 2, "hidden_size": 64, "num_attention_heads": 4}
+    specs = {
+        f"model.layers.{i}.attention.{name}.weight": ("BF16", [64, 64]) for i in (0, 1) for name in ("a", "b")
+    }
+    assert summaries(inspect(config, specs)) == [("full", 2, 4, 16, 16, None)]
+    cut = {"model.layers.0.attention.a.weight": ("BF16", [64, 64]),
+           "model.layers.1.mlp.up_proj.weight": ("BF16", [256, 64])}  # fmt: skip
+    assert [(group.kind, group.indices) for group in inspect(config, cut).layers] == [
+        ("full", (0,)),
+        ("none", (1,)),
+    ]
+
+
+def test_one_projection_for_keys_and_values() -> None:
+    config = {
+        "model_type": "deepseek_v4",
+        "num_hidden_layers": 1,
+        "compress_ratios": [4],
+        "hidden_size": 4096,
+    }
+    specs = {
+        "layers.0.attn.wkv.weight": ("BF16", [512, 4096]),
+        "layers.0.attn.wq_a.weight": ("BF16", [1024, 4096]),
+        "layers.0.attn.wq_b.weight": ("BF16", [64 * 512, 1024]),
+        "layers.0.ffn.gate.weight": ("BF16", [256, 4096]),
+        "embed.weight": ("BF16", [129280, 4096]),
+    }
+    (group,) = inspect(config, specs).layers
+    assert (group.kind, group.head_dim_k, group.compress_ratio) == ("latent", 512, 4)
+
+
+def test_an_indexer_is_one_only_where_its_tensors_are() -> None:
+    config = {"model_type": "deepseek_v32", "num_hidden_layers": 2}
+    block = {"kv_a_proj_with_mqa": [576, 7168], "kv_a_layernorm": [512], "kv_b_proj": [128 * 256, 512]}
+    specs: dict[str, Any] = {
+        f"model.layers.{i}.self_attn.{name}.weight": ("BF16", shape)
+        for i in (0, 1)
+        for name, shape in block.items()
+    }
+    specs["model.layers.0.self_attn.indexer.wk.weight"] = ("BF16", [128, 7168])
+    groups = inspect(config, specs).layers
+    assert [(group.indices, group.indexer_head_dim) for group in groups] == [((0,), 128), ((1,), None)]

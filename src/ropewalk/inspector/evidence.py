@@ -17,7 +17,7 @@ SHOWN_BY: dict[str, tuple[str, ...]] = {
     "head_dim": ("k_norm", "k", "qkv"),
     "v_head_dim": ("v", "qkv"),
 }
-Mixer = Literal["attention", "latent", "recurrent", "hybrid", "cross", "queries", "none"]
+Mixer = Literal["attention", "latent", "recurrent", "hybrid", "cross", "queries", "none", "unknown"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +56,8 @@ class BlockEvidence:
 
     @property
     def mixer(self) -> Mixer:
-        """What mixes the tokens of this block."""
-        has_keys = "k" in self.roles or "qkv" in self.roles
+        """What mixes the tokens of this block; ``none`` only where all its matrices are feed-forward."""
+        has_keys = any(role in self.roles for role in ("k", "qkv", "kv"))
         if self._keeps_state():
             return "hybrid" if has_keys and not self._convolves_keys() else "recurrent"
         if "kv_a" in self.roles:
@@ -67,7 +67,10 @@ class BlockEvidence:
             return "attention"
         if "cross_k" in self.roles:
             return "cross"
-        return "queries" if "q" in self.roles else "none"
+        if "q" in self.roles:
+            return "queries"
+        matrices = [weight.name for weight in self.weights if len(weight.shape) > 1]
+        return "none" if all(part_of(name) == "feed_forward" for name in matrices) else "unknown"
 
     def _convolves_keys(self) -> bool:
         """Kimi delta attention: the keys are those of the state."""

@@ -13,7 +13,9 @@ from ropewalk.inspector.records import Checkpoint, Fact, Kind
 from ropewalk.inspector.settings import Settings
 
 ADAPTER_CONFIG = "adapter_config.json"
-_DRAFT = re.compile(r"eagle|draft|medusa|mlp_?speculator|DFlash|DSpark|MTPModel|NextN", re.IGNORECASE)
+_DRAFT = re.compile(
+    r"eagle|draft|medusa|mlp_?speculator|DFlash|DSpark|MTPModel|NextN|assistant$", re.IGNORECASE
+)
 _LORA = re.compile(r"lora_[AB]\.|lora_embedding_[AB]|\.lora_[ab]$")
 
 

@@ -67,7 +67,7 @@ def _layer(
     is_stated: bool,
 ) -> Layer:
     """The tensors decide between attention, latent attention and state; the word tells what they cannot."""
-    mixer = block.mixer if block is not None else None
+    mixer = block.mixer if block is not None and block.mixer != "unknown" else None
     if mixer == "none" and block is not None and block.weights:
         word = "none"
     elif mixer in ("recurrent", "hybrid", "cross"):
@@ -81,12 +81,12 @@ def _layer(
     if word == "recurrent":
         return Layer("recurrent", state=recurrent_state(settings, block))
     heads = stated_heads(settings, index, word)
+    if settings.raw("compress_ratios") is not None:
+        return _compressed(settings, index, heads)
     if word == "cross":
         return Layer("cross", _prove(block, heads, hidden_size, cross=True))
     if _is_latent(settings, mixer):
         return _latent(settings, index, block, hidden_size)
-    if settings.raw("compress_ratios") is not None:
-        return _compressed(settings, index, heads)
     state = recurrent_state(settings, block) if word == "hybrid" else ()
     kind: LayerKind = "full" if word == "hybrid" else word
     return Layer(
@@ -147,6 +147,8 @@ def _compressed(settings: Settings, index: int, heads: Heads) -> Layer:
 def _indexer(settings: Settings, index: int, block: BlockEvidence | None) -> int | None:
     """Size of the keys of a sparse-attention indexer, where this layer has one of its own."""
     size = settings.integer("index_head_dim")
+    if block is not None and not any("index" in weight.name for weight in block.weights):
+        return None
     types = settings.raw("indexer_types")
     if isinstance(types, list) and index < len(types) and types[index] != "full":
         return None  # it reuses the choice of an earlier layer

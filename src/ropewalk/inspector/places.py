@@ -34,9 +34,11 @@ _MTP = re.compile(r"(?:^|\.)mtp\w*(?:\.|$)")
 _MTP_BLOCK = re.compile(r"^(?:eh_proj|enorm|hnorm|nextn\.|shared_head\.|mtp\w*\.|embed_tokens\.)")
 _EMBEDDING = re.compile(
     r"(?:^|\.)(?:embed_tokens|wte|tok_embeddings|word_embeddings|embed_in|token_embd|shared|embeddings"
-    r"|emb|embed_tokens_per_layer|per_layer_token_embd)(?:\.(?:weight|embedding|new_embedding))?(?:[._]\w+)?$"
+    r"|emb|embed|embed_tokens_per_layer|per_layer_token_embd)(?:\.(?:weight|embedding|new_embedding))?(?:[._]\w+)?$"
 )
-_HEAD = re.compile(r"^(?:\w+\.)?(?:lm_head|embed_out|output|output_layer|transformer\.ff_out)\.")
+_HEAD = re.compile(
+    r"^(?:\w+\.)?(?:lm_head|embed_out|output|output_layer|transformer\.ff_out)\.|^head\.weight$"
+)
 
 
 @dataclass(slots=True)

@@ -104,6 +104,7 @@ class LayerGroup:
     For a ``latent`` layer ``head_dim_k`` is ``kv_lora_rank + qk_rope_head_dim`` with one KV head and
     ``head_dim_v`` 0: keys and values are both read from the one latent row; the sizes after
     up-projection are facts (``qk_nope_head_dim``, ``qk_rope_head_dim``, ``v_head_dim``).
+    ``state`` may stand beside keys and values: some blocks keep both (Falcon-H1).
     ``window`` is the width of a sliding window or chunk in tokens. ``rotary`` False marks NoPE layers.
     ``indexer_head_dim`` is set where a sparse-attention indexer keeps keys of its own. ``compress_ratio``
     is set where only one pooled row per so many tokens is kept beyond the ``window`` (DeepSeek-V4).

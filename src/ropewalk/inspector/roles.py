@@ -32,6 +32,7 @@ _ATTENTION_LEAVES = {
     "k": "k_proj k wk key k_lin key_proj attn_k",
     "v": "v_proj v wv value v_lin value_proj attn_v",
     "qkv": "qkv_proj qkv query_key_value wqkv c_attn w_pack att_proj attn_qkv",
+    "kv": "wkv kv_proj attn_kv",
     "o": "o_proj out_proj wo o dense c_proj attn_output attn_out attn_o out_lin",
     "q_norm": "q_norm q_layernorm attn_q_norm query_norm query_layernorm",
     "k_norm": "k_norm k_layernorm attn_k_norm key_norm key_layernorm",
