@@ -20,7 +20,8 @@ from ropewalk.serving.check.remarks import Edits, Remark, remark, unpriced
 from ropewalk.serving.check.strangers import absent_flags
 from ropewalk.serving.check.vllm_length import length_remarks
 from ropewalk.serving.check.vllm_memory import VllmMemory, memory_for, memory_remarks, start_remarks
-from ropewalk.serving.check.vllm_rope import ROPE_FLAGS, override_text, repaired, rope_remarks
+from ropewalk.serving.check.vllm_repair import ROPE_FLAGS, override_text, repaired
+from ropewalk.serving.check.vllm_rope import rope_remarks
 from ropewalk.serving.check.vllm_settings import VllmServed, VllmSettings, serve, settings_of
 from ropewalk.serving.check.words import Command
 

@@ -8,7 +8,7 @@ from ropewalk.inspector.rope_blocks import type_of
 from ropewalk.planner.rope.decision import RopeAdvice
 from ropewalk.serving.check.lengths import beyond_published, over_trained, short_texts
 from ropewalk.serving.check.remarks import Edits, Remark, remark
-from ropewalk.serving.check.vllm_rope import override_text
+from ropewalk.serving.check.vllm_repair import override_text
 from ropewalk.serving.check.vllm_settings import ALLOW_LONG, VllmServed, VllmSettings
 from ropewalk.units import format_tokens as tokens
 
