@@ -1,0 +1,1 @@
+"""One screen per stage of the work, and the sheets that open over them."""

@@ -1,0 +1,129 @@
+"""The memory of a plan as one stacked bar against what the devices have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from textual.content import Content
+from textual.widget import Widget
+
+from ropewalk.planner.records import Memory, MemoryTerm, Plan
+from ropewalk.report.layout import common_unit, in_unit
+from ropewalk.report.plan import term_name
+from ropewalk.report.verdict import needed_low, span
+from ropewalk.tui.style import stylesheet
+from ropewalk.units import format_bytes
+
+# Symbol and colour of a term; a symbol of its own, so that the bar reads without colour.
+LOOKS = {
+    "weights": ("█", "$blue"),
+    "kv_cache": ("▓", "$orange"),
+    "state": ("▚", "$green"),
+    "cross_attention_cache": ("▞", "$green"),
+    "indexer_cache": ("▒", "$yellow"),
+    "activations": ("◆", "$purple"),
+    "compute_buffer": ("◆", "$purple"),
+    "logits": ("◇", "$purple"),
+    "output_buffer": ("◇", "$purple"),
+    "score_matrix": ("#", "$red"),
+    "cuda_graphs": ("+", "$yellow"),
+    "draft_model": ("▙", "$blue"),
+    "projector": ("▟", "$blue"),
+    "prompt_cache": ("=", "$orange"),
+    "context_checkpoints": ("≡", "$orange"),
+    "process_overhead": ("-", "$grey"),
+}
+_OTHER = ("~", "$grey")
+_RANGE = ("░", "$grey")
+Cell = tuple[str, str]
+
+
+def look(name: str) -> Cell:
+    """Symbol and colour of a memory term."""
+    return LOOKS.get(name, _OTHER)
+
+
+class MemoryBar(Widget):
+    """Two lines: the bar, and in words what is needed, usable and left."""
+
+    DEFAULT_CSS = stylesheet(__file__)
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._plan: Plan | None = None
+
+    def show(self, plan: Plan) -> None:
+        """Draw a plan."""
+        self._plan = plan
+        self.refresh()
+
+    def render(self) -> Content:
+        """The bar and the words."""
+        if self._plan is None:
+            return Content("")
+        return Content("\n").join((stacked(self._plan, self.size.width), in_words(self._plan)))
+
+
+def capacity(plan: Plan) -> int | None:
+    """What all devices of the plan have together."""
+    budget = plan.fit.budget_bytes
+    return None if budget is None else budget * max(1, len(plan.memory.per_device))
+
+
+def stacked(plan: Plan, width: int) -> Content:
+    """Terms side by side at their lower ends, then the range of the estimates; red beyond the devices."""
+    room = capacity(plan)
+    scale = max(room or 0, plan.memory.high_bytes, 1)
+    cells = list(_cells(plan.memory, scale, width))[:width]
+    cells += [("·", "$panel-lighten-3")] * (width - len(cells))
+    if room is not None:
+        end = min(width - 1, round(room / scale * width))
+        cells = [
+            (symbol, "bold $error") if at >= end and symbol != "·" else (symbol, style)
+            for at, (symbol, style) in enumerate(cells)
+        ]
+        cells[end] = ("┃", "bold $foreground")
+    return Content.assemble(*cells).simplify()
+
+
+def _cells(memory: Memory, scale: int, width: int) -> Iterator[Cell]:
+    """Every term's edge is rounded where it is, so that the whole is never longer than its sum."""
+    sum_bytes = drawn = 0
+    for term in memory.terms:
+        sum_bytes += term.low_bytes
+        edge = round(sum_bytes / scale * width)
+        yield from [look(term.name)] * (edge - drawn)
+        drawn = max(drawn, edge)
+    yield from [_RANGE] * (round(memory.high_bytes / scale * width) - drawn)
+
+
+def in_words(plan: Plan) -> Content:
+    """``33.3 to 36.1 GiB needed · 44.16 GiB usable of 48.00 GiB · 8.0 GiB free``."""
+    low, high = needed_low(plan.memory), plan.memory.high_bytes
+    parts = [f"{span(low, high)} needed"]
+    fit, devices = plan.fit, max(1, len(plan.memory.per_device))
+    if fit.budget_bytes is not None:
+        usable = fit.usable_bytes or fit.budget_bytes
+        parts.append(f"{format_bytes(usable * devices)} usable of {format_bytes(fit.budget_bytes * devices)}")
+    return Content.styled(" · ".join(parts), "$grey")
+
+
+def term_line(term: MemoryTerm, unit: str, *, name_width: int = 18) -> Content:
+    """``▓ KV cache   18.00 GiB  engine rule``."""
+    symbol, style = look(term.name)
+    ends = dict.fromkeys((in_unit(term.low_bytes, unit), in_unit(term.high_bytes, unit)))
+    amount = f"{'–'.join(ends)} {unit}"
+    basis = term.basis.replace("_", " ")
+    return Content.assemble(
+        (symbol, style),
+        f" {term_name(term.name):{name_width}}",
+        (f"{amount:>15}", "bold"),
+        (f"  {basis}", "dim"),
+    )
+
+
+def term_lines(memory: Memory) -> Iterator[tuple[MemoryTerm, Content]]:
+    """A line for every term, all in one unit."""
+    unit = common_unit(term.high_bytes for term in memory.terms)
+    for term in memory.terms:
+        yield term, term_line(term, unit)

@@ -1,0 +1,243 @@
+"""Tensors as lines that are made when they are seen: 92,000 rows cost no more than a screenful."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from rich.cells import set_cell_size
+from rich.segment import Segment
+from rich.style import Style
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.geometry import Region, Size
+from textual.message import Message
+from textual.reactive import reactive
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+
+from ropewalk.inspector.tensors import Tensor, TensorTable
+from ropewalk.report.tensors import shape_text
+from ropewalk.tui.style import stylesheet
+from ropewalk.tui.tensor_rows import Column
+from ropewalk.tui.text import clean, short_count
+from ropewalk.units import format_bytes
+
+_NAME_WIDTH = 26  # below this another column goes instead
+_GAP = 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Heading:
+    """A column: its width, and how early it gives way (0 never does)."""
+
+    column: Column
+    width: int
+    goes: int
+    right: bool = False
+
+
+_HEADINGS = (
+    _Heading("dtype", 7, 1),
+    _Heading("shape", 15, 0),
+    _Heading("elements", 8, 3, right=True),
+    _Heading("bytes", 10, 2, right=True),
+    _Heading("file", 32, 4),
+)
+
+
+class TensorList(ScrollView, can_focus=True):
+    """Rows of a tensor table, with a heading that stays and a cursor."""
+
+    DEFAULT_CSS = stylesheet(__file__)
+    COMPONENT_CLASSES: ClassVar[set[str]] = {
+        "tensor-list--heading",
+        "tensor-list--cursor",
+        "tensor-list--figure",
+    }
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up,k", "move(-1)", "up", show=False),
+        Binding("down,j", "move(1)", "down", show=False),
+        Binding("pageup", "page(-1)", "page up", show=False),
+        Binding("pagedown", "page(1)", "page down", show=False),
+        Binding("home,g", "end(0)", "first", show=False),
+        Binding("end,G", "end(1)", "last", show=False),
+        Binding("enter", "choose", "open"),
+    ]
+    cursor = reactive(0)
+
+    @dataclass
+    class Chosen(Message):
+        """A tensor is to be shown in full."""
+
+        tensor: Tensor
+
+    @dataclass
+    class HeadingChosen(Message):
+        """The rows are to be sorted by this column."""
+
+        column: Column
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._table = TensorTable()
+        self._rows: Sequence[int] = ()
+        self._sorted: tuple[Column, bool] = ("stored", False)
+        self._counts_elements = False
+        self._front = ""
+
+    @property
+    def rows(self) -> Sequence[int]:
+        """The rows of the table that are listed, in order."""
+        return self._rows
+
+    def show(
+        self,
+        table: TensorTable,
+        rows: Sequence[int],
+        *,
+        front: str,
+        by: tuple[Column, bool],
+        elements: bool = False,
+    ) -> None:
+        """List these rows. ``front`` is what all their names begin with and is not repeated; ``by`` is the
+        column they are sorted by and whether backwards; ``elements`` says that packed words are counted."""
+        self._table, self._rows, self._front = table, rows, front
+        self._sorted, self._counts_elements = by, elements
+        self.virtual_size = Size(self.size.width, len(rows) + 1)
+        self.cursor = min(self.cursor, max(0, len(rows) - 1))
+        self._keep_cursor_in_sight()
+        self.refresh()
+
+    def go_to(self, row: int) -> None:
+        """Put the cursor on a row of the table, if it is listed."""
+        if row in self._rows:
+            self.cursor = self._rows.index(row)
+
+    def chosen(self) -> Tensor | None:
+        """The tensor under the cursor."""
+        return self._table.row(self._rows[self.cursor]) if self._rows else None
+
+    def render_line(self, y: int) -> Strip:
+        """The heading, or the row that is there after scrolling."""
+        width = self.size.width
+        if y == 0:
+            return self._line(self._heading_cells(), self.get_component_rich_style("tensor-list--heading"))
+        place = int(self.scroll_offset.y) + y - 1
+        if place >= len(self._rows):
+            return Strip.blank(width, self.rich_style)
+        style = self.rich_style
+        if place == self.cursor:
+            style += self.get_component_rich_style("tensor-list--cursor")
+        return self._line(self._cells(self._rows[place]), style, figures=place != self.cursor)
+
+    def _headings(self) -> list[_Heading]:
+        """The columns for which there is room."""
+        shown = list(_HEADINGS)
+        for heading in sorted(_HEADINGS, key=lambda heading: -heading.goes):
+            if self.size.width - sum(one.width + _GAP for one in shown) >= _NAME_WIDTH or not heading.goes:
+                break
+            shown.remove(heading)
+        return shown
+
+    def _line(self, cells: Sequence[str], style: Style, *, figures: bool = False) -> Strip:
+        dim = style + self.get_component_rich_style("tensor-list--figure") if figures else style
+        headings = self._headings()
+        room = max(1, self.size.width - sum(heading.width + _GAP for heading in headings))
+        segments = [Segment(_fit(cells[0], room), style)]
+        for heading, text in zip(headings, cells[1:], strict=True):
+            fitted = _fit(text, heading.width)
+            aligned = fitted.strip().rjust(heading.width) if heading.right else fitted
+            segments.append(Segment(" " * _GAP + aligned, dim))
+        return Strip(segments, self.size.width)
+
+    def _heading_cells(self) -> list[str]:
+        column, backwards = self._sorted
+        mark = " ▼" if backwards else " ▲"
+        named = {"elements": "elements" if self._counts_elements else "params"}
+        return [
+            named.get(name, name) + (mark if name == column else "")
+            for name in ("name", *(heading.column for heading in self._headings()))
+        ]
+
+    def _cells(self, row: int) -> list[str]:
+        tensor = self._table.row(row)
+        texts = {
+            "dtype": tensor.dtype,
+            "shape": shape_text(tensor.shape),
+            "elements": short_count(tensor.elements),
+            "bytes": format_bytes(tensor.nbytes),
+            "file": tensor.file,
+        }
+        name = tensor.name.removeprefix(self._front) or tensor.name
+        return [name, *(texts[heading.column] for heading in self._headings())]
+
+    def watch_cursor(self, old: int, new: int) -> None:
+        """Draw the two lines that change, and scroll where the cursor left the sight."""
+        for place in (old, new):
+            line = place + 1 - int(self.scroll_offset.y)
+            if 0 < line < self.size.height:
+                self.refresh(Region(0, line, self.size.width, 1))
+        self._keep_cursor_in_sight()
+
+    def _keep_cursor_in_sight(self) -> None:
+        top, shown = int(self.scroll_target_y), max(1, self.size.height - 1)
+        if self.cursor < top:
+            self.scroll_to(y=self.cursor, animate=False, immediate=True)
+        elif self.cursor >= top + shown:
+            self.scroll_to(y=self.cursor - shown + 1, animate=False, immediate=True)
+
+    def on_resize(self) -> None:
+        """The columns may be others now."""
+        self.virtual_size = Size(self.size.width, len(self._rows) + 1)
+        self._keep_cursor_in_sight()
+
+    def action_move(self, step: int) -> None:
+        """One row up or down."""
+        self.cursor = self._within(self.cursor + step)
+
+    def action_page(self, step: int) -> None:
+        """A screenful up or down."""
+        self.cursor = self._within(self.cursor + step * max(1, self.size.height - 2))
+
+    def action_end(self, last: int) -> None:
+        """The first row or the last."""
+        self.cursor = self._within(len(self._rows) if last else 0)
+
+    def action_choose(self) -> None:
+        """Show the tensor under the cursor in full."""
+        tensor = self.chosen()
+        if tensor is not None:
+            self.post_message(self.Chosen(tensor))
+
+    def on_click(self, event: events.Click) -> None:
+        """A row takes the cursor, twice opens it; the heading sorts."""
+        if event.y == 0:
+            self._choose_heading(event.x)
+            return
+        place = int(self.scroll_offset.y) + event.y - 1
+        if place < len(self._rows):
+            self.cursor = place
+            if event.chain == 2:
+                self.action_choose()
+
+    def _choose_heading(self, x: int) -> None:
+        right = self.size.width
+        for heading in reversed(self._headings()):
+            right -= heading.width + _GAP
+            if x >= right:
+                self.post_message(self.HeadingChosen(heading.column))
+                return
+        self.post_message(self.HeadingChosen("name"))
+
+    def _within(self, place: int) -> int:
+        return min(max(place, 0), max(0, len(self._rows) - 1))
+
+
+def _fit(text: str, width: int) -> str:
+    """Exactly ``width`` cells; a long text loses its front, where names are alike."""
+    line = clean(text)
+    if not line.isascii():
+        return set_cell_size(line, width)
+    return line.ljust(width) if len(line) <= width else f"…{line[-(width - 1) :]}"[:width]

@@ -1,0 +1,176 @@
+"""The one door from the screens to the rest of ropewalk: every method blocks, and is called in a worker."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ropewalk import core
+from ropewalk.inspector.records import LayerGroup
+from ropewalk.planner.records import Engine, Plan, PlanRequest
+from ropewalk.tui import places
+from ropewalk.tui.state import Device, Masks, Opened, first_request
+
+if TYPE_CHECKING:
+    from ropewalk.planner.rope.table import RopeTable
+
+REACH_SEQUENCES = (1, 2, 4, 8)
+
+
+@dataclass(frozen=True, slots=True)
+class ReachRow:
+    """Largest context per sequence for 1, 2, 4 and 8 sequences in one cache type; None where none fits."""
+
+    cache_type: str
+    context_lens: tuple[int | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class HeadsRow:
+    """What the cache would cost with another number of KV heads."""
+
+    num_key_value_heads: int
+    bytes_per_token: int
+    context_bytes: int
+    is_actual: bool
+
+
+class Work:
+    """What the application can have done. ``state`` is the folder where it keeps its list of recent ones."""
+
+    def __init__(self, state: Path | None = None) -> None:
+        self._state = state
+
+    def open(self, source: str) -> Opened:
+        """Read a checkpoint. Raises :class:`CheckpointError`."""
+        from ropewalk.inspector.inspection import inspect_checkpoint
+
+        checkpoint = core.open_checkpoint(source)
+        opened = Opened(source, checkpoint, inspect_checkpoint(checkpoint))
+        places.remember(self._recent_path(), _absolute(source))
+        return opened
+
+    def devices(self) -> tuple[Device, ...]:
+        """What this machine has; GPUs first."""
+        from ropewalk.serving.devices import find_devices
+
+        return tuple(Device(device.id, device.name, device.memory_bytes) for device in find_devices())
+
+    def first_request(self, opened: Opened, devices: tuple[Device, ...]) -> PlanRequest:
+        """What is planned before anybody asked, on the first device."""
+        request = first_request(opened, core.default_engine(opened.inspection))
+        if not devices:
+            return request
+        return replace(request, device=devices[0].id, memory_bytes=devices[0].memory_bytes)
+
+    def plan(self, opened: Opened, request: PlanRequest) -> Plan:
+        """The plan with its command. Raises :class:`RopewalkError` for what cannot be planned."""
+        from ropewalk.planner.plan import make_plan
+        from ropewalk.serving.engines import launch_record
+
+        return launch_record(make_plan(opened.inspection, request))
+
+    def reach(self, opened: Opened, request: PlanRequest) -> tuple[ReachRow, ...]:
+        """How far the budget reaches in each cache type, for several numbers of sequences."""
+        from ropewalk.planner.plan import make_plan
+
+        if request.memory_bytes is None:
+            return ()
+        tables = [
+            make_plan(opened.inspection, replace(request, num_sequences=count)).fit.table
+            for count in REACH_SEQUENCES
+        ]
+        return tuple(
+            ReachRow(rows[0].cache_type, tuple(row.max_context_len for row in rows))
+            for rows in zip(*tables, strict=True)
+        )
+
+    def rope(self, opened: Opened, request: PlanRequest) -> RopeTable:
+        """Every pair's rate and wavelength, and the decision. Raises :class:`RopewalkError`."""
+        from ropewalk.planner.rope.decision import decide_rope
+        from ropewalk.planner.rope.table import rope_table
+
+        advice = decide_rope(
+            opened.inspection,
+            context_len=request.context_len,
+            engine=request.engine,
+            engine_version=request.engine_version,
+            arm=request.arm,
+            allow_unvalidated=request.allow_unvalidated,
+        )
+        return rope_table(opened.inspection, advice, context_len=request.context_len, engine=request.engine)
+
+    def masks(self, opened: Opened, plan: Plan) -> Masks | None:
+        """Live cells of the plan's mask, and with a quarter of the prompt as left padding."""
+        from ropewalk.planner.compute import padded_cells
+
+        if plan.compute is None:
+            return None
+        tokens, live = plan.context_len, plan.compute.mask
+        padding = tokens // 4
+        return Masks(
+            tokens=tokens,
+            causal=live.causal,
+            padding=padding,
+            padded=padded_cells(tokens, padding),
+            window=max((group.window for group in opened.inspection.layers if group.window), default=None),
+            windowed=live.window,
+        )
+
+    def cache_types(self, engine: Engine) -> tuple[str, ...]:
+        """The types of KV cache worth planning for."""
+        from ropewalk.planner.engines import ENGINES
+
+        return tuple(dict.fromkeys(("auto", *ENGINES[engine].FIT_TYPES)))
+
+    def what_if_heads(self, opened: Opened, request: PlanRequest) -> tuple[HeadsRow, ...]:
+        """The cache for every number of KV heads that divides the query heads; none for latent attention."""
+        from ropewalk.planner.plan import make_plan
+
+        inspection = opened.inspection
+        query, actual = inspection.value("num_attention_heads"), inspection.value("num_key_value_heads")
+        if not isinstance(query, int) or not any(map(_has_heads, inspection.layers)):
+            return ()
+        rows = []
+        for count in (count for count in range(1, query + 1) if query % count == 0):
+            groups = tuple(
+                replace(group, num_key_value_heads=count) if _has_heads(group) else group
+                for group in inspection.layers
+            )
+            kv = make_plan(replace(inspection, layers=groups), request).memory.kv
+            rows.append(HeadsRow(count, kv.bytes_per_token, kv.logical_bytes, count == actual))
+        return tuple(rows)
+
+    def recent(self) -> tuple[str, ...]:
+        """Sources opened before, the latest first."""
+        return places.recent(self._recent_path())
+
+    def folder(self, path: str) -> tuple[places.Entry, ...]:
+        """What a folder holds. Raises OSError."""
+        return places.folder_entries(Path(path))
+
+    def cached(self) -> tuple[places.Entry, ...]:
+        """The models in the Hub's cache."""
+        return places.cached_repositories()
+
+    def complete(self, typed: str, known: tuple[str, ...]) -> str | None:
+        """The rest of what is typed as a path or Hub id."""
+        return places.completion(typed, known=known)
+
+    def _recent_path(self) -> Path:
+        if self._state is None:
+            import platformdirs
+
+            self._state = platformdirs.user_state_path("ropewalk")
+        return self._state / "recent.json"
+
+
+def _has_heads(group: LayerGroup) -> bool:
+    return group.kind in ("full", "sliding", "chunked") and group.num_key_value_heads is not None
+
+
+def _absolute(source: str) -> str:
+    """A path that is found again from another folder; a Hub id as it is."""
+    path = Path(source).expanduser()
+    return str(path.resolve()) if path.exists() else source
