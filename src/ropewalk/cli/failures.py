@@ -16,8 +16,7 @@ INTERRUPTED_STATUS = 130  # 128 + SIGINT, as shells count
 
 HINTS = {
     "checkpoint_missing": "give a folder, a .safetensors or .gguf file, or a Hub id such as Qwen/Qwen3-8B",
-    "engine_missing": 'install the embedded engine: pip install "ropewalk[embedded]"; '
-    "see what is found: ropewalk doctor",
+    "engine_missing": "see what is found here: ropewalk doctor",
     "engine_failed": "see the plan's own warnings: ropewalk plan CHECKPOINT --context TOKENS",
     "run_not_found": "list the stored runs: ropewalk runs",
 }  # fmt: skip

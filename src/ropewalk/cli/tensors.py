@@ -46,7 +46,7 @@ def command(checkpoint: str, match: str | None, sort: str, unfold: bool, as_csv:
     opened = core.open_checkpoint(checkpoint)
     rows = _rows(opened.tensors, match, sort)
     if as_json:
-        output.document(_record(opened, rows))
+        output.document(_record(opened, rows), compact=True)
     elif as_csv:
         output.write(_csv(opened.tensors.row(row) for row in rows))
     else:
