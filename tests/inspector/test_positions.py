@@ -65,3 +65,17 @@ def test_feed_forward_and_norm_are_read_from_the_block() -> None:
     assert inspect(CONFIG | {"rms_norm_eps": 1e-5}, gated).value("feed_forward") == "gated"
     biased = BLOCK | {"model.layers.0.input_layernorm.bias": ("BF16", [64])}
     assert inspect(CONFIG, biased).facts["normalisation"].detail == "input_layernorm.bias"
+
+
+def test_a_fused_gate_is_seen_by_its_width() -> None:
+    fused = BLOCK | {"model.layers.0.mlp.up_proj.weight": ("BF16", [512, 64])}
+    assert inspect(CONFIG, fused).value("feed_forward") == "gated"
+
+
+def test_experts_that_only_the_class_assumes_are_none() -> None:
+    # transformers gives every Nemotron-H eight experts; Nemotron-Nano-9B-v2 stores none
+    config = CONFIG | {"model_type": "nemotron_h"}
+    stored = inspect(config, BLOCK)
+    assert inspect(config).facts["num_experts"].source == "default"
+    assert [stored.value(name) for name in ("num_experts", "num_experts_per_tok")] == [None, None]
+    assert stored.value("active_parameters") == stored.checkpoint.parameters

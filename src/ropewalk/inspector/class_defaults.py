@@ -1,9 +1,9 @@
 """Class defaults of transformers: what an engine assumes where a published config is silent.
 
 Facts from here carry the source ``default``; the tensors overrule them, and a finding tells where they do.
-``class_defaults.json`` keeps, in the config's own names, what decides sizes, heads and the kinds of layers
-(transformers 5.24.0, models/*/configuration_*.py). The period of layers that a class builds where
-``layer_types`` is absent is listed as ``sliding_window_pattern``.
+``class_defaults.json`` keeps, in the config's own names, what decides sizes, heads, the kinds of layers,
+norms and activations (transformers 5.24.0, models/*/configuration_*.py). The period of layers that a class
+builds where ``layer_types`` is absent is listed as ``sliding_window_pattern``.
 """
 
 from __future__ import annotations

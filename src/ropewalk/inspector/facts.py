@@ -23,6 +23,10 @@ _SHOWN = (
     "intermediate_size", "moe_intermediate_size", "shared_expert_intermediate_size", "num_experts",
     "kv_lora_rank", "q_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim",
 )  # fmt: skip
+_EXPERTS = (
+    "num_experts", "num_experts_per_tok", "num_shared_experts", "moe_intermediate_size",
+    "shared_expert_intermediate_size",
+)  # fmt: skip
 _FIELDS = {
     "num_attention_heads": "num_attention_heads",
     "num_key_value_heads": "num_key_value_heads",
@@ -157,7 +161,16 @@ def shown_facts(settings: Settings, shown: Mapping[str, Shown], *, has_tensors: 
     rank = facts["q_lora_rank"]
     if has_tensors and "q_lora_rank" not in shown and rank.value is not None:
         facts["q_lora_rank"] = Fact(None, "tensor", "the query projection is one matrix")
+    if has_tensors and "num_experts" not in shown:
+        facts |= _without_default_experts(settings)
     return facts
+
+
+def _without_default_experts(settings: Settings) -> dict[str, Fact]:
+    """A class that allows for experts assumes some; a checkpoint that stores none has none."""
+    none = Fact(None, "tensor", "no expert is stored")
+    stated = {name: settings.fact(name) for name in _EXPERTS}
+    return {name: none for name, fact in stated.items() if fact is not None and fact.source == "default"}
 
 
 def shown_or_stated(settings: Settings, shown: Mapping[str, Shown], name: str) -> Fact:

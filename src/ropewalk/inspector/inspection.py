@@ -118,7 +118,9 @@ class _Derivation:
         )
         self.facts |= stated_facts(self.settings)
         shown = shown_fields(self.settings, self.evidence, hidden_size=hidden, prefix=self.places.prefix)
-        self.facts |= shown_facts(self.settings, shown, has_tensors=bool(self.evidence))
+        self.facts |= shown_facts(
+            self.settings, shown, has_tensors=bool(self.evidence) and not self.incomplete
+        )
         self.facts |= head_facts(self.settings, layers, self.evidence, shown, prefix=self.places.prefix)
         self._hold(layers, shown)
         parameters = self._parameters()
@@ -127,8 +129,9 @@ class _Derivation:
         self.facts["dtype"] = dtype_fact(self.settings, self.places)
         blocks = self.places.layers.values()
         self.findings += hold_storage(self.settings, self.quantization, self.facts["dtype"], blocks)
-        self.facts |= choices(self.settings, self.evidence)
-        self.facts |= count_facts(self.settings, parameters, self.facts["num_experts"].value)
+        experts = self.facts["num_experts"].value
+        self.facts |= choices(self.settings, self.evidence, num_experts=experts, hidden_size=hidden)
+        self.facts |= count_facts(self.settings, parameters, experts)
         self.facts |= encoder_facts(self.settings, self.places)
         self.facts["tokenizer_limit"] = tokenizer_limit(self.checkpoint)
         return Inspection(

@@ -87,8 +87,8 @@ def _states_both_halves(block: BlockEvidence) -> bool:
 
 
 def _expert_fields(weight: Weight, hidden_size: int | None) -> Iterator[tuple[str, int, str]]:
-    """Experts are numbered tensors, or one tensor with the expert as its first side."""
-    if len(weight.shape) < 2:
+    """Experts are numbered, or stacked in one tensor of three sides; a lone matrix shows nothing."""
+    if len(weight.shape) != 3 and (len(weight.shape) != 2 or weight.count == 1):
         return
     out, inner = weight.shape[-2:]
     width = out if inner == hidden_size and out != hidden_size else inner

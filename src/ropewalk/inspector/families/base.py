@@ -21,7 +21,7 @@ class Family:
     ``state`` gives the state of a recurrent layer that fields alone do not describe. ``encoder_only``
     models keep no cache; ``all_recurrent`` ones have no attention, which no field says. With
     ``caches_per_layer`` above one every layer keeps so many times what its group says, and the groups are
-    repeated.
+    repeated. ``normalisation`` names the norm where the key of its epsilon misleads.
     """
 
     model_types: tuple[str, ...]
@@ -31,6 +31,7 @@ class Family:
     encoder_only: bool = False
     all_recurrent: bool = False
     caches_per_layer: int = 1
+    normalisation: str | None = None
 
 
 _FAMILIES: dict[str, Family] = {}

@@ -10,5 +10,10 @@ FAMILY = register(
     )
 )
 ROTARY = register(
-    Family(("modernbert", "modern-bert", "nomic_bert", "nomic-bert", "eurobert"), encoder_only=True)
+    Family(
+        ("modernbert", "modern-bert", "nomic_bert", "nomic-bert"),
+        encoder_only=True,
+        normalisation="LayerNorm",
+    )
 )
+EUROBERT = register(Family(("eurobert",), encoder_only=True))

@@ -7,5 +7,6 @@ FAMILY = register(
         ("mamba", "mamba2", "falcon_mamba", "falcon-mamba"),
         positions=lambda settings: "none",
         all_recurrent=True,
+        normalisation="RMSNorm",
     )
 )

@@ -2,4 +2,10 @@
 
 from ropewalk.inspector.families.base import Family, register
 
-FAMILY = register(Family(("nemotron_h", "nemotron_h_moe", "nemotron_3"), positions=lambda settings: "none"))
+FAMILY = register(
+    Family(
+        ("nemotron_h", "nemotron_h_moe", "nemotron_3"),
+        positions=lambda settings: "none",
+        normalisation="RMSNorm",
+    )
+)

@@ -2,4 +2,6 @@
 
 from ropewalk.inspector.families.base import Family, register
 
-FAMILY = register(Family(("t5", "mt5", "umt5"), positions=lambda settings: "relative"))
+FAMILY = register(
+    Family(("t5", "mt5", "umt5"), positions=lambda settings: "relative", normalisation="RMSNorm")
+)
