@@ -107,17 +107,21 @@ def _judged(cell: RecallCell) -> int:
 
 
 def _square(cell: RecallCell) -> Square:
-    counts = Counter({outcome: count for outcome, count in cell.outcomes.items() if count})
-    told = ", ".join(f"{count} {MARKS[outcome].words}" for outcome, count in counts.most_common())
-    return Square(_mark(cell, counts), cell.hits, cell.trials, cell.depth, f"at {cell.depth:.0%}: {told}")
+    told = ", ".join(f"{count} {MARKS[outcome].words}" for outcome, count in _counts(cell).most_common())
+    return Square(mark_of(cell), cell.hits, cell.trials, cell.depth, f"at {cell.depth:.0%}: {told}")
 
 
-def _mark(cell: RecallCell, counts: Counter[str]) -> Mark:
+def mark_of(cell: RecallCell) -> Mark:
     """One outcome's own mark; a height where some trials hit; the commonest failure where none did."""
     if 0 < cell.hits < cell.trials:
         height = _HEIGHTS[cell.hits * len(_HEIGHTS) // cell.trials]
         return PARTIAL._replace(symbol=height)
+    counts = _counts(cell)
     return MARKS[counts.most_common(1)[0][0]] if counts else MARKS["error"]
+
+
+def _counts(cell: RecallCell) -> Counter[str]:
+    return Counter({outcome: count for outcome, count in cell.outcomes.items() if count})
 
 
 def pooled(strip: Strip) -> str:
