@@ -237,6 +237,19 @@ def test_states_of_recurrent_layers(config: dict[str, Any], expected: dict[str, 
     assert not codes(inspection, "error")
 
 
+@pytest.mark.parametrize("shape", [[8192, 1, 4], [8192, 4, 1], [8192, 4]])
+def test_widths_of_a_state_from_its_tensors(shape: list[int]) -> None:
+    # transformers, MLX and GGUF order the sides of a convolution differently
+    specs = {
+        "model.layers.0.linear_attn.conv1d.weight": ("BF16", shape),
+        "model.layers.0.linear_attn.A_log": ("BF16", [32]),
+        "model.layers.0.linear_attn.out_proj.weight": ("BF16", [2048, 4096]),
+    }
+    config = {"model_type": "qwen3_next", "num_hidden_layers": 1, "linear_conv_kernel_dim": 9}
+    (group,) = inspect(config, specs).layers
+    assert group.state == (StateTensor("conv", (3, 8192)), StateTensor("ssm", (32, 128, 128)))
+
+
 def test_a_state_of_unknown_size_is_told() -> None:
     inspection = inspect({"model_type": "new", "layer_types": ["linear_attention", "full_attention"]})
     assert inspection.layers[0].state == ()

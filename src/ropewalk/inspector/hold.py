@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-from ropewalk.findings import Finding, Severity
+from ropewalk.findings import Finding
 from ropewalk.inspector.class_defaults import SOURCE
 from ropewalk.inspector.evidence import SHOWN_BY, BlockEvidence
 from ropewalk.inspector.heads import Heads, stated_heads
@@ -39,13 +39,11 @@ class Disagreement:
     num_layers: int
 
 
-def mismatch(
-    settings: Settings, found: Disagreement, *, severity: Severity = "error", key: str | None = None
-) -> Finding:
+def mismatch(settings: Settings, found: Disagreement) -> Finding:
     """The finding of a disagreement; a class default that is contradicted is a warning of its own."""
     fact = settings.fact(found.field)
     where = {
-        "field": key or (fact.detail if fact else None) or found.field,
+        "field": (fact.detail if fact else None) or found.field,
         settings.source: found.stated,
         "tensors": found.proven,
         "tensor": found.tensor,
@@ -61,7 +59,7 @@ def mismatch(
         f"{where['field']} is {found.stated}, but {found.tensor} says {found.proven}"
         f"{f' ({found.num_layers} layers)' if found.num_layers > 1 else ''}; {found.proven} is used"
     )
-    return Finding("config_tensor_mismatch", severity, message, where)
+    return Finding("config_tensor_mismatch", "error", message, where)
 
 
 def hold_heads(

@@ -26,7 +26,6 @@ _NOT_A_PARAMETER = re.compile(
 )
 _WORD_DTYPES = frozenset({"I32", "U32", "I64", "U64", "I16", "U16"})
 _BYTE_DTYPES = frozenset({"U8", "I8"})
-_GGUF_SCALE = ".scale"
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from ropewalk.inspector.settings import Settings
 
 _TABLES = ("wpe.", "embed_positions.", "position_embeddings.", "position_embd.")
 _STATED_TYPES = {"nope": "none", "absolute": "learned", "alibi": "alibi", "rope": None}
-ROTARY = ("rope", "nope_mixed")
+_ROTARY = ("rope", "nope_mixed")
 
 
 def position_embedding(settings: Settings, loose_names: list[str], num_layers: int) -> Fact:
@@ -58,7 +58,7 @@ def rope_of(
     settings: Settings, *, positions: str, head_dim: int | None, loose_names: list[str]
 ) -> RopeConfig:
     """The rotary positions of a checkpoint, empty where it has none."""
-    rotary = positions in ROTARY
+    rotary = positions in _ROTARY
     if settings.format == "gguf":
         return rope_from_gguf(
             settings.outer,

@@ -7,6 +7,8 @@ size of the other.
 
 from __future__ import annotations
 
+from math import prod
+
 from ropewalk.inspector.evidence import BlockEvidence
 from ropewalk.inspector.families import family_of
 from ropewalk.inspector.records import StateTensor
@@ -60,7 +62,7 @@ def _delta_attention(settings: Settings) -> tuple[StateTensor, ...]:
 def _state_space(settings: Settings, evidence: BlockEvidence | None) -> tuple[StateTensor, ...]:
     """Mamba 1 and 2, gated delta nets; the widths of the tensors win over the fields."""
     convolution = evidence.roles.get("conv") if evidence else None
-    kernel = convolution.shape[-1] if convolution else settings.integer("ssm_conv_kernel")
+    kernel = prod(convolution.shape[1:]) if convolution else settings.integer("ssm_conv_kernel")
     heads = _num_heads(settings, evidence)
     inner = _inner_size(settings, evidence, heads)
     size = settings.integer("ssm_state_size")
@@ -89,8 +91,7 @@ def _num_heads(settings: Settings, evidence: BlockEvidence | None) -> int | None
     """One decay per head in Mamba 2 and delta nets (a vector); per channel and state in Mamba 1."""
     decay = evidence.roles.get("a_log") if evidence else None
     if decay is not None:
-        wide = [length for length in decay.shape if length > 1]
-        return decay.shape[0] * (decay.shape[1] if len(decay.shape) > 1 else 1) if len(wide) < 2 else None
+        return prod(decay.shape) if sum(side > 1 for side in decay.shape) < 2 else None
     return settings.integer("ssm_num_heads") or _mamba2(settings, "num_heads")
 
 
