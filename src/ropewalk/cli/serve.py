@@ -12,10 +12,7 @@ from ropewalk import core
 from ropewalk.cli import output
 from ropewalk.cli.command import Command, checkpoint_argument, option
 from ropewalk.cli.params import COUNT, FILE, context_option, plan_options, request_fields
-from ropewalk.planner.records import Plan
-from ropewalk.serving.detached import leave_running
-from ropewalk.serving.engines import launch_spec, pick_engine
-from ropewalk.serving.launcher import RunningServer, start
+from ropewalk.serving.service import ServeSettings, Service, start_service
 
 _SERVER, _LOOK_SECONDS = "The server", 1.0
 
@@ -25,7 +22,8 @@ _SERVER, _LOOK_SECONDS = "The server", 1.0
     cls=Command,
     examples="""
         ropewalk serve model.gguf --context 32k
-        ropewalk serve ./Qwen3-8B --context 128k --memory 48GiB --port 8000
+        ropewalk serve ./Qwen3-8B --context 128k --memory 48GiB --port 8000 --verify
+        ropewalk serve model.gguf --context 32k --detach
     """,
 )
 @checkpoint_argument
@@ -44,12 +42,17 @@ _SERVER, _LOOK_SECONDS = "The server", 1.0
 @option(
     "--ready-timeout",
     type=click.FloatRange(min=1),
-    default=600.0,
-    show_default=True,
     metavar="SECONDS",
     group=_SERVER,
-    help="How long it may take to answer.",
+    help="How long it may take to answer.  [default: the engine's own pace]",
 )
+@option(
+    "--verify",
+    is_flag=True,
+    group=_SERVER,
+    help="Fill the whole context once, and see that the rope is really scaled.",
+)
+@option("--force", is_flag=True, group=_SERVER, help="Start in spite of a check that failed.")
 @option(
     "--detach", is_flag=True, group=_SERVER, help="Leave it running: see ropewalk servers, ropewalk stop."
 )
@@ -63,63 +66,61 @@ def command(
     threads: int | None,
     engine_path: Path | None,
     log_path: Path | None,
-    ready_timeout: float,
+    ready_timeout: float | None,
+    verify: bool,
+    force: bool,
     **options: Any,
 ) -> int:
     """Launch the planned server, show what was planned beside what it reports, stop it cleanly.
 
-    Nothing is started where the plan does not fit or is refused (exit status 1). Ctrl-C stops the
-    server and everything that it started; with --detach it stays, and is watched over.
+    Nothing is started where the plan does not fit, is refused, or is known to fail (exit status 1).
+    Ctrl-C stops the server and everything that it started; with --detach it stays, and is watched over.
     """
-    plan = core.plan(checkpoint, context_len=context_len, **request_fields(options))
+    settings = ServeSettings(
+        host=host,
+        port=port,
+        threads=threads,
+        engine_path=None if engine_path is None else str(engine_path),
+        log_path=log_path,
+        ready_timeout=ready_timeout,
+        verify=verify,
+        force=force,
+    )
+    inspection = core.inspect(checkpoint)
+    plan = core.plan(
+        inspection, context_len=context_len, engine_path=settings.engine_path, **request_fields(options)
+    )
     if not plan.positive:
         from ropewalk.report.plan import plan_page
 
         output.page(plan_page(plan))
         return 1
-    build = pick_engine(plan.request.engine, path=None if engine_path is None else str(engine_path))
-    spec = launch_spec(plan, build=build, host=host, port=port, threads=threads)
-    log = log_path or _default_log(spec.port)
-    click.echo(f"starting {build.name} {build.version or ''}; its log: {log}", err=True)
-    with start(spec, log_path=log, ready_timeout=ready_timeout) as server:
-        _show(plan, server, detached=detach)
+    with start_service(plan, inspection, settings, say=_say) as service:
+        _show(service, detached=detach)
         if detach:
-            left = leave_running(server)
-            click.echo(f"left running as process {left.pid}", err=True)
+            _say(f"left running as process {service.detach().pid}")
             return 0
-        _wait(server)
-    click.echo("stopped", err=True)
+        _wait(service)
+    _say("stopped")
     return 0
 
 
-def _show(plan: Plan, server: RunningServer, *, detached: bool) -> None:
+def _say(line: str) -> None:
+    click.echo(output.printable(line), err=True)
+
+
+def _show(service: Service, *, detached: bool) -> None:
     from ropewalk.report.serve import serve_page
 
-    output.page(
-        serve_page(
-            plan,
-            server.report,
-            base_url=server.base_url,
-            ready_seconds=server.ready_seconds,
-            log_path=server.log_path,
-            findings=server.findings,
-            stop=f"ropewalk stop {server.spec.port}" if detached else "Ctrl-C",
-        )
-    )
+    stop = f"ropewalk stop {service.server.spec.port}" if detached else "Ctrl-C"
+    output.page(serve_page(service, stop=stop))
 
 
-def _wait(server: RunningServer) -> None:
+def _wait(service: Service) -> None:
     """Until Ctrl-C, which is how this command is meant to end; a server that dies is an error."""
     try:
         while True:
-            server.require_alive()
+            service.server.require_alive()
             time.sleep(_LOOK_SECONDS)
     except KeyboardInterrupt:
-        click.echo("\nstopping", err=True)
-
-
-def _default_log(port: int) -> Path:
-    import platformdirs
-
-    folder = platformdirs.user_log_path("ropewalk", ensure_exists=True)
-    return folder / f"serve-{time.strftime('%Y%m%d-%H%M%S')}-{port}.log"
+        _say("\nstopping")

@@ -2,48 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from ropewalk.report.layout import Parts, columns, labelled
 from ropewalk.serving.devices import Device
-from ropewalk.serving.records import EngineBuild
+from ropewalk.serving.doctor import Doctor
 from ropewalk.units import format_gib
 
 Row = tuple[str, RenderableType]
 
 
-def doctor_page(
-    *,
-    engines: Sequence[EngineBuild],
-    missing: Mapping[str, str],
-    devices: Sequence[Device],
-    store: Path,
-    versions: Sequence[str],
-) -> RenderableType:
-    """``missing`` has the engines of which none was found, and how to get one."""
+def doctor_page(doctor: Doctor) -> RenderableType:
+    """Whether anything can be served, then what was found and what was not."""
+    word, style = ("READY", "bold green") if doctor.engines else ("NO ENGINE", "bold red")
     rows: list[Row] = [
-        ("engines", Group(*_engines(engines, missing))),
-        ("devices", _devices(devices)),
-        ("runs", str(store)),
-        ("versions", Parts(versions)),
+        ("engines", Group(*_engines(doctor))),
+        ("devices", _devices(doctor.devices)),
+        ("runs", str(doctor.store)),
+        ("versions", Parts([f"{name} {version}" for name, version in doctor.versions.items()])),
     ]
-    verdict = ("READY", "bold green") if engines else ("NO ENGINE", "bold red")
-    return Group(Text(verdict[0], style=verdict[1]), labelled(rows))
+    return Group(Text(word, style=style), labelled(rows))
 
 
-def _engines(engines: Sequence[EngineBuild], missing: Mapping[str, str]) -> Iterator[RenderableType]:
-    if engines:
+def _engines(doctor: Doctor) -> Iterator[RenderableType]:
+    if doctor.engines:
         table = columns("left", "left", "left", "left")
-        for build in engines:
+        for build in doctor.engines:
             name = build.engine if build.name == build.engine else f"{build.engine} ({build.name})"
             version = build.version or "version unknown"
             table.add_row(Text("✓", style="green"), name, version, Text(build.path, style="dim"))
         yield table
-    for message in missing.values():
+    for message in doctor.missing.values():
         yield Text.assemble(("✗ ", "red"), message)
 
 

@@ -2,45 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from ropewalk.findings import Finding
 from ropewalk.planner.records import Plan
 from ropewalk.report.layout import Parts, columns, common_unit, findings_block, in_unit, labelled
 from ropewalk.report.plan import rope_words, term_name
+from ropewalk.serving.preflight import PreflightItem
 from ropewalk.serving.report import ServerReport
+from ropewalk.serving.service import Service
+from ropewalk.serving.verify import Verification
 from ropewalk.units import format_seconds, format_tokens
 
+_MARKS = {True: ("✓", "green"), False: ("✗", "red"), None: ("?", "dim")}
 Row = tuple[str, RenderableType]
 
 
-def serve_page(
-    plan: Plan,
-    report: ServerReport,
-    *,
-    base_url: str,
-    ready_seconds: float,
-    log_path: Path,
-    stop: str,
-    findings: tuple[Finding, ...] = (),
-) -> RenderableType:
-    """What was planned, what the server itself reports, and how to reach and to stop it."""
-    heading = Text.assemble(
-        ("READY", "bold green"), f"      {base_url}/v1 after {format_seconds(ready_seconds)}"
-    )
+def serve_page(service: Service, *, stop: str) -> RenderableType:
+    """What was planned, what the server itself reports, how to reach it, and by what it is stopped."""
+    plan, server = service.plan, service.server
+    ready = f"      {service.openai_url} after {format_seconds(server.ready_seconds)}"
     rows: list[Row] = [
-        ("model", Parts([report.model_name, rope_words(plan.rope)])),
-        ("context", Parts(list(_context(plan, report)))),
-        ("memory", _memory(plan, report)),
-        ("findings", findings_block((*plan.findings, *findings))),
-        ("log", str(log_path)),
+        ("model", Parts([server.report.model_name, rope_words(plan.rope)])),
+        ("context", Parts(list(_context(plan, server.report)))),
+        ("memory", _memory(plan, server.report)),
+        ("checked", checks_block(service.checks)),
+        ("verified", Parts(list(_verified(service.verification)) or ["not asked for: --verify"])),
+        ("findings", findings_block(service.findings)),
+        ("log", str(server.log_path)),
         ("stop", stop),
     ]
-    return Group(heading, labelled(rows))
+    return Group(Text.assemble(("READY", "bold green"), ready), labelled(rows))
+
+
+def checks_block(checks: Sequence[PreflightItem]) -> RenderableType:
+    """One line per check that was made before the start; ``?`` where it could not be."""
+    table = columns("left", "left", "left")
+    for item in checks:
+        mark, style = _MARKS[item.ok]
+        table.add_row(Text(mark, style=style), item.name, Text(item.message, style="dim"))
+    return table
 
 
 def _context(plan: Plan, report: ServerReport) -> Iterator[str]:
@@ -64,3 +67,10 @@ def _memory(plan: Plan, report: ServerReport) -> RenderableType:
         amount = "–" if printed is None else in_unit(printed.bytes, unit)
         table.add_row(term_name(term.name), " – ".join(ends), amount)
     return table
+
+
+def _verified(seen: Verification) -> Iterator[str]:
+    if seen.filled_tokens is not None and seen.fill_seconds is not None:
+        yield f"{format_tokens(seen.filled_tokens)} tokens filled in {format_seconds(seen.fill_seconds)}"
+    if seen.rope_difference is not None:
+        yield f"answers differ from the unscaled model's by {seen.rope_difference:.2g} in log-probability"
