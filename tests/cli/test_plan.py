@@ -17,19 +17,32 @@ from ropewalk.planner.records import Plan, PlanRequest
 
 def test_only_what_was_given_reaches_the_planner(planned: Calls, invoke: Invoke) -> None:
     assert invoke("plan", "Qwen3-8B", "--context", "128k").status == 0
-    assert planned.seen == [{"source": "Qwen3-8B", "context_len": 131072}]
+    assert planned.seen == [
+        {"source": "Qwen3-8B", "context_len": 131072, "engine_path": None, "confirm": False}
+    ]
 
 
 def test_options_arrive_under_the_names_of_the_request(planned: Calls, invoke: Invoke) -> None:
     invoke(
         *("plan", "m", "--context", "1M", "--engine", "llama-server", "--sequences", "4"),
         *("--memory", "24GB", "--cache-type", "q8_0", "--no-kv-unified", "--swa-full", "--ubatch", "256"),
-        *("--tensor-parallel", "2", "--allow-unvalidated", "--arm", "yarn:2", "--flash-attn", "on"),
+        *(
+            "--tensor-parallel",
+            "2",
+            "--allow-unvalidated",
+            "--arm",
+            "yarn:2",
+            "--flash-attn",
+            "on",
+            "--confirm",
+        ),
     )
     assert planned.seen == [
         {
             "source": "m",
             "context_len": 1048576,
+            "engine_path": None,
+            "confirm": True,
             "engine": "llama-server",
             "num_sequences": 4,
             "memory_bytes": 24_000_000_000,

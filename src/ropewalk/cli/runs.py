@@ -8,6 +8,7 @@ import click
 
 from ropewalk.cli import output
 from ropewalk.cli.command import Command, json_option, option
+from ropewalk.cli.documents import RunList
 from ropewalk.cli.params import FILE
 from ropewalk.errors import RunStoreError, UsageError
 from ropewalk.serving.store import RunStore, default_store_path, trials_csv
@@ -63,7 +64,7 @@ def command(
 
 def _list(runs: RunStore, as_json: bool) -> None:
     if as_json:
-        output.document({"schema": "ropewalk.runs/1", "store": runs.path, "runs": runs.runs()})
+        output.document(RunList(str(runs.path), runs.runs()))
         return
     from ropewalk.report.runs import runs_page
 

@@ -6,6 +6,7 @@ import click
 
 from ropewalk.cli import output
 from ropewalk.cli.command import Command, json_option
+from ropewalk.cli.documents import ServerList
 from ropewalk.serving.detached import detached_servers
 
 
@@ -22,7 +23,7 @@ def command(as_json: bool) -> None:
     """List the servers that were left running, with their addresses and logs."""
     servers = detached_servers()
     if as_json:
-        output.document({"schema": "ropewalk.servers/1", "servers": servers})
+        output.document(ServerList(servers))
     else:
         from ropewalk.report.servers import servers_page
 

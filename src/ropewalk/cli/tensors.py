@@ -13,6 +13,7 @@ import click
 from ropewalk import core
 from ropewalk.cli import output
 from ropewalk.cli.command import Command, checkpoint_argument, json_option, option
+from ropewalk.cli.documents import TensorList
 from ropewalk.errors import UsageError
 from ropewalk.inspector.records import Checkpoint
 from ropewalk.inspector.tensors import Tensor, TensorTable
@@ -63,17 +64,16 @@ def _rows(table: TensorTable, match: str | None, sort: str) -> list[int]:
     return sorted(rows, key=lambda row: order(table, row))
 
 
-def _record(checkpoint: Checkpoint, rows: Sequence[int]) -> dict[str, Any]:
+def _record(checkpoint: Checkpoint, rows: Sequence[int]) -> TensorList:
     table = checkpoint.tensors
-    return {
-        "schema": "ropewalk.tensors/1",
-        "source": checkpoint.source,
-        "format": checkpoint.format,
-        "num_tensors": len(rows),
-        "tensor_bytes": sum(table.nbytes[row] for row in rows),
-        "tensors": [table.row(row) for row in rows],
-        "findings": checkpoint.findings,
-    }
+    return TensorList(
+        source=checkpoint.source,
+        format=checkpoint.format,
+        num_tensors=len(rows),
+        tensor_bytes=sum(table.nbytes[row] for row in rows),
+        tensors=tuple(table.row(row) for row in rows),
+        findings=checkpoint.findings,
+    )
 
 
 def _csv(tensors: Iterable[Tensor]) -> str:

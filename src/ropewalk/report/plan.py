@@ -27,6 +27,9 @@ from ropewalk.units import format_bytes, format_gib, format_seconds, format_toke
 _BAR_WIDTH = 16
 _COMMAND_WIDTH = 96
 _WORDS = {"kv_cache": "KV cache", "cuda_graphs": "CUDA graphs"}
+_BASES = {
+    "exact": "exact", "engine_rule": "engine rule", "oracle": "the engine says so", "estimate": "estimate",
+}  # fmt: skip
 _TONES = {"good": "bold green", "bad": "bold red", "open": "bold"}
 Row = tuple[str, RenderableType]
 
@@ -95,7 +98,7 @@ def _memory(plan: Plan) -> RenderableType:
             term_name(term.name),
             _term_bytes(term, unit),
             Text(range_bar(term.low_bytes / scale, term.high_bytes / scale, _BAR_WIDTH), style=BAR_STYLE),
-            Text(term.basis.replace("_", " "), style="" if term.basis == "exact" else "dim"),
+            Text(_BASES[term.basis], style="dim" if term.basis == "estimate" else ""),
         )
     low, high = needed_low(memory), memory.high_bytes
     table.add_row(
