@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ropewalk.inspector.records import Checkpoint, Inspection
     from ropewalk.planner.records import Engine, Plan
+    from ropewalk.serving.doctor import Doctor
     from ropewalk.serving.records import Measurement
+    from ropewalk.serving.service import ServeSettings, Service
 
 Source = str | os.PathLike[str]
 
@@ -41,21 +43,60 @@ def inspect(source: Source) -> Inspection:
 
 
 def plan(
-    source: Source | Inspection, *, context_len: int, engine: Engine | None = None, **options: Any
+    source: Source | Inspection,
+    *,
+    context_len: int,
+    engine: Engine | None = None,
+    engine_path: str | None = None,
+    confirm: bool = False,
+    **options: Any,
 ) -> Plan:
     """Plan one context length: rope decision, memory term by term, what fits, the exact command.
 
     ``options`` are the fields of :class:`ropewalk.planner.records.PlanRequest`. Without ``engine`` a
-    GGUF is planned for llama-server, everything else for vLLM. Raises :class:`CheckpointError` and
-    :class:`UsageError`.
+    GGUF is planned for llama-server, everything else for vLLM; the version and the device are those found
+    here, see :func:`ropewalk.serving.here.plan_here`. ``confirm`` has the engine itself work out its memory
+    without reading weights, see :mod:`ropewalk.serving.oracle`. Raises :class:`CheckpointError`,
+    :class:`UsageError`, and :class:`EngineMissingError` for an ``engine_path`` that is none.
     """
-    from ropewalk.planner.plan import make_plan
     from ropewalk.planner.records import PlanRequest
-    from ropewalk.serving.engines import launch_record
+    from ropewalk.serving.here import look_here, plan_here
 
     inspection = _inspection(source)
     request = PlanRequest(context_len=context_len, engine=engine or default_engine(inspection), **options)
-    return launch_record(make_plan(inspection, request))
+    here = look_here(request.engine, path=engine_path)
+    planned = plan_here(inspection, request, here)
+    if not confirm:
+        return planned
+    from ropewalk.serving.oracle import confirm_plan
+
+    return confirm_plan(planned, build=here.build)
+
+
+def serve(
+    source: Source | Inspection,
+    *,
+    context_len: int,
+    engine: Engine | None = None,
+    settings: ServeSettings | None = None,
+    **options: Any,
+) -> Service:
+    """Plan, check beforehand, start, and wait until the server has answered; use it in a ``with`` block.
+
+    ``options`` are those of :func:`plan`; ``settings`` say where it listens, how long it may take, and
+    whether it is verified. On leaving the block the server and all of its processes are stopped, unless
+    :meth:`Service.detach` left it running. Raises :class:`CheckpointError`, :class:`UsageError`
+    (``plan_refused``, ``does_not_fit``), :class:`PreflightError` for what is known to fail before anything is
+    started, and :class:`EngineError`.
+    """
+    from ropewalk.serving.service import ServeSettings, start_service
+
+    inspection = _inspection(source)
+    settings = settings or ServeSettings()
+    planned = plan(
+        inspection, context_len=context_len, engine=engine, engine_path=settings.engine_path, **options
+    )
+    return start_service(planned, inspection, settings)
 
 
 def measure(
@@ -93,6 +134,13 @@ def measure(
             on_event=on_event,
             resume=resume,
         )
+
+
+def doctor() -> Doctor:
+    """What this machine can serve: engines with their versions, how to get the others, devices, memory."""
+    from ropewalk.serving.doctor import examine
+
+    return examine()
 
 
 def default_engine(inspection: Inspection) -> Engine:

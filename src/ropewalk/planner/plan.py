@@ -53,7 +53,7 @@ def make_plan(
         arm=request.arm,
         allow_unvalidated=request.allow_unvalidated,
     )
-    findings = [*advice.findings, *rules.findings(shape, request, machine), *_verdict(memory, fit)]
+    findings = [*advice.findings, *rules.findings(shape, request, machine), *verdict(memory, fit)]
     return Plan(
         request=request,
         checkpoint=inspection.checkpoint.source,
@@ -130,7 +130,7 @@ def _reach(
     )
 
 
-def _verdict(memory: Memory, fit: Fit) -> list[Finding]:
+def verdict(memory: Memory, fit: Fit) -> list[Finding]:
     """``does_not_fit``, with the device that lacks most."""
     if fit.fits is not False:
         return []

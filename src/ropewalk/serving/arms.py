@@ -8,7 +8,8 @@ from typing import Any
 
 from ropewalk.inspector.records import Inspection
 from ropewalk.planner.plan import make_plan
-from ropewalk.planner.records import Engine, Plan, PlanRequest, RopeDecision
+from ropewalk.planner.records import Plan, PlanRequest, RopeDecision
+from ropewalk.serving.here import Here, machine_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +22,7 @@ class Arm:
 
 
 def plan_arm(
-    inspection: Inspection, name: str, *, context_len: int, engine: Engine, options: Mapping[str, Any]
+    inspection: Inspection, name: str, *, context_len: int, here: Here, options: Mapping[str, Any]
 ) -> Arm:
     """Plan an arm: ``shipped`` at most at the trained context, every other at the target.
 
@@ -30,8 +31,10 @@ def plan_arm(
     """
     native = inspection.value("native_context")
     length = min(context_len, native) if name == "shipped" and native else context_len
-    fields = {"allow_unvalidated": True, **options}
-    plan = make_plan(inspection, PlanRequest(context_len=length, engine=engine, arm=name, **fields))
+    assert here.build is not None  # noqa: S101 - measuring begins with an engine
+    fields = {"allow_unvalidated": True, "engine_version": here.build.version, **options}
+    request = PlanRequest(context_len=length, engine=here.build.engine, arm=name, **fields)
+    plan = make_plan(inspection, request, machine=machine_of(request, here))
     return Arm(name, _label(name, plan.rope), plan)
 
 

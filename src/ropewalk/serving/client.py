@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from ropewalk.errors import EngineError, EngineTimeoutError
-from ropewalk.serving.report import ServerReport
+from ropewalk.serving.report import ServerLoad, ServerReport, read_metrics
 
 if TYPE_CHECKING:
     import httpx2
@@ -77,6 +77,9 @@ class ServerClient(Protocol):
     def report(self, log_lines: Iterable[str]) -> ServerReport:
         """All that the server says of itself, over HTTP and in the lines of its log."""
 
+    def load(self) -> ServerLoad:
+        """What the server is doing now; answered between two steps of it."""
+
     def tokenize(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]:
         """Text to token ids; ``add_special`` puts the model's own start token before it,
         ``parse_special`` reads the text of a special token as that token."""
@@ -137,6 +140,12 @@ class HttpClient:
             return self._http.get("/health", timeout=CONNECT_SECONDS).status_code == 200
         except httpx2.TransportError:
             return False
+
+    def _metrics(self) -> dict[str, float]:
+        response = self._send("GET", "/metrics", None, QUESTION_SECONDS)
+        if response.status_code != 200:
+            raise self._refusal("/metrics", response)
+        return read_metrics(response.text)
 
     def _get(self, path: str) -> Any:
         return self._json(path, self._send("GET", path, None, QUESTION_SECONDS))

@@ -40,14 +40,21 @@ def _start(settings: Sequence[Setting]) -> Any:
     """The running server, or None after the engine has logged why there is none."""
     import xllamacpp
 
+    try:
+        return xllamacpp.Server(parameters_of(settings))
+    except RuntimeError:  # "Failed to init server": the reason is in the lines before
+        return None
+
+
+def parameters_of(settings: Sequence[Setting]) -> Any:
+    """The engine's own parameters."""
+    import xllamacpp
+
     parameters = xllamacpp.CommonParams()
     for attribute, value in settings:
         owner, _, name = attribute.rpartition(".")
         setattr(getattr(parameters, owner) if owner else parameters, name, value)
-    try:
-        return xllamacpp.Server(parameters)
-    except RuntimeError:  # "Failed to init server": the reason is in the lines before
-        return None
+    return parameters
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ engine's own ``--help``.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,6 +25,7 @@ from ropewalk.units import format_bytes
 
 _TOKENIZERS = ("tokenizer.json", "tokenizer.model", "tekken.json", "vocab.json", "tokenizer_config.json")
 _TEMPLATES = ("chat_template.jinja", "chat_template.json")
+_FAILURES = {"memory": "does_not_fit", "flags": "unknown_flag", "port": "port_in_use"}
 # Without these a file of the right format cannot be served; other errors are for the plan to weigh.
 _INCOMPLETE = frozenset({"truncated_payload", "missing_shards", "lfs_pointer", "index_tensor_missing"})
 
@@ -36,6 +37,22 @@ class PreflightItem:
     name: str
     ok: bool | None
     message: str
+
+
+class PreflightError(EngineError):
+    """A start that is known to fail was not made; ``items`` are all checks, ``code`` tells the first."""
+
+    exit_status = 1  # a verdict, not a failure of the engine
+
+    def __init__(self, items: Sequence[PreflightItem]) -> None:
+        failed = [item for item in items if item.ok is False]
+        reasons = "; ".join(f"{item.name}: {item.message}" for item in failed)
+        super().__init__(
+            f"not started: {reasons}",
+            code=_FAILURES.get(failed[0].name, "preflight_failed"),
+            where={"failed": [item.name for item in failed]},
+        )
+        self.items = tuple(items)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +74,12 @@ def preflight(plan: Plan, spec: LaunchSpec, inspection: Inspection) -> tuple[Pre
     """Every check, in the order in which a start would fail."""
     flight = _Flight(plan, spec, inspection)
     return tuple(PreflightItem(name, *check(flight)) for name, check in _CHECKS.items())
+
+
+def require_passed(items: Sequence[PreflightItem]) -> None:
+    """Raise :class:`PreflightError` if any check failed; one that could not be made is no failure."""
+    if any(item.ok is False for item in items):
+        raise PreflightError(items)
 
 
 def _checkpoint(flight: _Flight) -> tuple[bool | None, str]:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
+
+_METRIC = re.compile(r"^(?P<name>[A-Za-z_:][\w:]*)(?:\{.*\})? (?P<value>[-+.\deE]+)$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +38,8 @@ class ServerReport:
     """What a ready server reports. ``context_len`` is tokens per sequence, prompt and answer together.
 
     ``num_sequences`` is None where the engine does not say. ``cells`` counts the tokens that the KV cache
-    holds (llama-server: of its largest cache; vLLM: blocks x block size).
+    holds (llama-server: of its largest cache; vLLM: blocks x block size). ``freq_scale`` is what positions
+    are multiplied by (llama-server: 1 / factor), None where it is not printed.
     """
 
     model_name: str
@@ -42,14 +47,47 @@ class ServerReport:
     num_sequences: int | None
     cells: int | None = None
     buffers: tuple[PrintedBuffer, ...] = ()
+    freq_scale: float | None = None
 
     def printed(self, name: str) -> PrintedTerm | None:
         """The printed size of a memory term over all devices, or None where it was not printed."""
-        found = [buffer for buffer in self.buffers if buffer.name == name]
-        if not found:
-            return None
-        return PrintedTerm(
-            name=name,
-            bytes=sum(buffer.bytes for buffer in found),
-            rounding_bytes=sum(buffer.rounding_bytes for buffer in found),
-        )
+        return term_of(self.buffers, name)
+
+
+def term_of(buffers: Iterable[PrintedBuffer], name: str) -> PrintedTerm | None:
+    """All buffers of one memory term together; None where there is none."""
+    found = [buffer for buffer in buffers if buffer.name == name]
+    if not found:
+        return None
+    return PrintedTerm(
+        name=name,
+        bytes=sum(buffer.bytes for buffer in found),
+        rounding_bytes=sum(buffer.rounding_bytes for buffer in found),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ServerLoad:
+    """What a server is doing at one moment; totals are since its start. Unknown is None.
+
+    ``kv_tokens`` are the tokens that the cache holds, finished prompts that may be reused included.
+    ``prompt_seconds`` and ``generated_seconds`` are the engine's own time for its totals.
+    """
+
+    running: int
+    waiting: int
+    kv_share: float | None
+    kv_tokens: int | None
+    prompt_tokens: int
+    generated_tokens: int
+    prompt_seconds: float | None = None
+    generated_seconds: float | None = None
+
+
+def read_metrics(text: str) -> dict[str, float]:
+    """Prometheus text as totals over all labels, by the name of the metric."""
+    totals: dict[str, float] = {}
+    for line in text.splitlines():
+        if match := _METRIC.match(line):
+            totals[match["name"]] = totals.get(match["name"], 0.0) + float(match["value"])
+    return totals

@@ -38,7 +38,7 @@ def test_everything_that_changes_the_memory_is_written_out(make_plan: MakePlan) 
         *("-m", "/models/Qwen3-8B-Q4_K_M.gguf", "-a", "Qwen3-8B-Q4_K_M"),
         *("-c", "32768", "-np", "1", "--no-kv-unified", "-b", "2048", "-ub", "512"),
         *("-ctk", "f16", "-ctv", "f16", "-fa", "auto", "--cache-ram", "0", "--ctx-checkpoints", "0"),
-        *("-fit", "off", "-ngl", "0", "--host", "127.0.0.1", "--port", "8080", "-lv", "4"),
+        *("-fit", "off", "-ngl", "0", "--host", "127.0.0.1", "--port", "8080", "--metrics", "-lv", "4"),
     )
 
 

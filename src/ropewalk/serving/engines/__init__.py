@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ropewalk.errors import EngineMissingError, UsageError
-from ropewalk.planner.records import Launch, Plan
+from ropewalk.planner.records import Engine, Launch, Plan
 from ropewalk.serving.engines import llama_server, vllm
 from ropewalk.serving.engines.adapter import Adapter
 from ropewalk.serving.engines.find import find_engines, pick_engine, with_devices
@@ -18,6 +18,7 @@ __all__ = [
     "find_engines",
     "launch_record",
     "launch_spec",
+    "on_gpu",
     "pick_engine",
     "with_devices",
 ]
@@ -66,17 +67,18 @@ def command_of(spec: LaunchSpec) -> str:
     return adapter_of(spec.build).command_of(spec)
 
 
-def launch_record(plan: Plan) -> Plan:
-    """The plan with its ``launch``: the command for the engine found here, or for one that is not.
+def launch_record(plan: Plan, *, build: EngineBuild | None = None) -> Plan:
+    """The plan with its ``launch``: the command for ``build``, else for the engine found here, else for one
+    that is not.
 
-    A plan that is refused, or is for an engine that nobody serves with, gets none.
+    A plan for GPUs is not for an engine that serves on the processor. A plan that is refused, or is for an
+    engine that nobody serves with, gets no command.
     """
     engine = plan.request.engine
     if plan.rope.decision == "refuse" or engine == "transformers":
         return plan
-    try:
-        build = pick_engine(engine)
-    except EngineMissingError:
+    build = build or _found(engine)
+    if build is None or (build.devices == ("cpu",) and on_gpu(plan)):
         build = EngineBuild(name=engine, engine=engine, version=None, path=engine)
     spec = launch_spec(plan, build=build)
     return replace(
@@ -90,3 +92,15 @@ def launch_record(plan: Plan) -> Plan:
             confirmed_by="rules",
         ),
     )
+
+
+def on_gpu(plan: Plan) -> bool:
+    """Whether any device of the plan is a GPU."""
+    return any(share.device.startswith("gpu") for share in plan.memory.per_device)
+
+
+def _found(engine: Engine) -> EngineBuild | None:
+    try:
+        return pick_engine(engine)
+    except EngineMissingError:
+        return None

@@ -155,7 +155,7 @@ def _embedded() -> EngineBuild | None:
 
 def _ask_vllm(program: str) -> EngineBuild | None:
     """The version by the metadata of its environment: starting ``vllm`` itself takes ten seconds."""
-    interpreter = _interpreter_of(program)
+    interpreter = interpreter_of(program)
     words = (run([interpreter, "-I", "-c", _ASK_VLLM]) or "").split()
     if len(words) != 2:
         return None
@@ -171,7 +171,7 @@ def _ask_vllm(program: str) -> EngineBuild | None:
     )
 
 
-def _interpreter_of(program: str) -> str:
+def interpreter_of(program: str) -> str:
     """The interpreter in the first line of a console script; an interpreter is its own."""
     path = Path(program)
     if path.name.startswith("python"):

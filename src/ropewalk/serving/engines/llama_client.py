@@ -17,7 +17,7 @@ from ropewalk.serving.client import (
     TokenChoice,
 )
 from ropewalk.serving.engines import llama_log
-from ropewalk.serving.report import ServerReport
+from ropewalk.serving.report import ServerLoad, ServerReport
 
 if TYPE_CHECKING:
     import httpx2
@@ -53,6 +53,22 @@ class LlamaClient(HttpClient):
             num_sequences=int(self._get("/props")["total_slots"]),
             cells=printed.cells,
             buffers=printed.buffers,
+            freq_scale=printed.freq_scale,
+        )
+
+    def load(self) -> ServerLoad:
+        """``/metrics`` and ``/slots``. Totals grow when a prompt or an answer is done, not while it runs."""
+        slots, metrics = self._get("/slots"), self._metrics()
+        held = sum(int(slot["n_prompt_tokens"]) for slot in slots)
+        return ServerLoad(
+            running=sum(bool(slot["is_processing"]) for slot in slots),
+            waiting=int(metrics["llamacpp:requests_deferred"]),
+            kv_share=held / sum(int(slot["n_ctx"]) for slot in slots),
+            kv_tokens=held,
+            prompt_tokens=int(metrics["llamacpp:prompt_tokens_total"]),
+            generated_tokens=int(metrics["llamacpp:tokens_predicted_total"]),
+            prompt_seconds=metrics["llamacpp:prompt_seconds_total"],
+            generated_seconds=metrics["llamacpp:tokens_predicted_seconds_total"],
         )
 
     def tokenize(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]:

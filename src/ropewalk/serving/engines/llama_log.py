@@ -24,6 +24,8 @@ _TERMS = {
 }
 _BUFFER = re.compile(r"(\S+)\s+(model|KV|RS|output|compute) buffer size (?:=|is)\s+(\d+\.(\d+)) MiB")
 _CELLS = re.compile(r"size =\s+[\d.]+ MiB \(\s*(\d+) cells")
+_CACHE = re.compile(r"llama_(kv_cache|memory_recurrent): size =\s+(\d+\.(\d+)) MiB")
+_FREQ_SCALE = re.compile(r"llama_context: freq_scale\s+= (\S+)")
 _ERROR = re.compile(r"^(?:[\d.]+ )?E (?P<said>.*)")
 # Without --log-prefix a line does not say its level; arguments and assertions never do.
 _BARE_ERROR = re.compile(r"(?P<said>.*(?:\b(?:error|failed to|couldn't)\b|GGML_ASSERT|terminate called).*)")
@@ -36,6 +38,7 @@ class PrintedLog:
 
     buffers: tuple[PrintedBuffer, ...]
     cells: int | None
+    freq_scale: float | None = None
 
 
 def parse(lines: Iterable[str]) -> PrintedLog:
@@ -43,6 +46,7 @@ def parse(lines: Iterable[str]) -> PrintedLog:
     its own before them."""
     buffers: list[PrintedBuffer] = []
     cells: list[int] = []
+    freq_scale: float | None = None
     for line in lines:
         if "loading model tensors" in line:
             buffers = []
@@ -53,7 +57,21 @@ def parse(lines: Iterable[str]) -> PrintedLog:
             _add(buffers, _buffer(match))
         elif match := _CELLS.search(line):
             cells.append(int(match[1]))
-    return PrintedLog(tuple(buffers), max(cells, default=None))
+        elif match := _FREQ_SCALE.search(line):
+            freq_scale = float(match[1])
+    return PrintedLog(tuple(buffers), max(cells, default=None), freq_scale)
+
+
+def parse_unallocated(lines: Iterable[str]) -> tuple[PrintedBuffer, ...]:
+    """Sizes of a context that was made without allocating (``no_alloc``).
+
+    Caches have buffers of 0 bytes then; their sizes are those of the line that also counts the cells, one per
+    cache.
+    """
+    lines = list(lines)
+    caches = [_cache(match) for line in lines if (match := _CACHE.search(line))]
+    others = (buffer for buffer in parse(lines).buffers if buffer.name in ("output_buffer", "compute_buffer"))
+    return (*caches, *others)
 
 
 def root_error(lines: Sequence[str]) -> str | None:
@@ -75,10 +93,19 @@ def _add(buffers: list[PrintedBuffer], buffer: PrintedBuffer) -> None:
     buffers.append(buffer)
 
 
+def _cache(match: re.Match[str]) -> PrintedBuffer:
+    kind, size, decimals = match.groups()
+    return _printed("state" if kind == "memory_recurrent" else "kv_cache", "CPU", size, decimals)
+
+
 def _buffer(match: re.Match[str]) -> PrintedBuffer:
     device, kind, size, decimals = match.groups()
+    return _printed(_TERMS[kind], device, size, decimals)
+
+
+def _printed(name: str, device: str, size: str, decimals: str) -> PrintedBuffer:
     return PrintedBuffer(
-        name=_TERMS[kind],
+        name=name,
         device=device,
         bytes=round(Decimal(size) * MIB),
         rounding_bytes=math.ceil(MIB / 2 / 10 ** len(decimals)),

@@ -63,7 +63,7 @@ def launch_spec(
         *(_override_flags(model, override) if override else ()),
         *_layers(plan),
         *(("-t", str(threads)) if threads else ()),
-        *("--host", host, "--port", str(port), "-lv", str(_LOG_LEVEL)),
+        *("--host", host, "--port", str(port), "--metrics", "-lv", str(_LOG_LEVEL)),
     )
     return LaunchSpec(
         build=build,
@@ -103,11 +103,17 @@ def served_name(argv: Sequence[str]) -> str:
 
 def with_model(argv: Sequence[str], model: str) -> tuple[str, ...]:
     """The arguments with another model file and no metadata override: for a copy that has it inside."""
-    arguments = list(argv)
+    arguments = list(without_override(argv))
     arguments[arguments.index("-m") + 1] = model
-    at = arguments.index(_OVERRIDE)
-    del arguments[at : at + 2]
     return tuple(arguments)
+
+
+def without_override(argv: Sequence[str]) -> tuple[str, ...]:
+    """The arguments without a metadata override: it lifts the context's limit and takes no memory."""
+    if _OVERRIDE not in argv:
+        return tuple(argv)
+    at = argv.index(_OVERRIDE)
+    return (*argv[:at], *argv[at + 2 :])
 
 
 def client(base_url: str, *, model: str) -> LlamaClient:

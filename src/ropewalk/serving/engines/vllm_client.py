@@ -18,7 +18,7 @@ from ropewalk.serving.client import (
     TokenChoice,
 )
 from ropewalk.serving.engines import vllm_log
-from ropewalk.serving.report import PrintedBuffer, ServerReport
+from ropewalk.serving.report import PrintedBuffer, ServerLoad, ServerReport
 
 if TYPE_CHECKING:
     import httpx2
@@ -55,6 +55,19 @@ class VllmClient(HttpClient):
             num_sequences=None,
             cells=int(blocks) * int(block_size) if blocks.isdecimal() and block_size.isdecimal() else None,
             buffers=(*(other for other in printed if not (exact and other.name == "kv_cache")), *exact),
+        )
+
+    def load(self) -> ServerLoad:
+        """``/metrics``, of all ranks together. Blocks kept of finished requests do not count."""
+        metrics = self._metrics()
+        share = metrics.get("vllm:kv_cache_usage_perc")
+        return ServerLoad(
+            running=int(metrics.get("vllm:num_requests_running", 0)),
+            waiting=int(metrics.get("vllm:num_requests_waiting", 0)),
+            kv_share=share,
+            kv_tokens=None,
+            prompt_tokens=int(metrics.get("vllm:prompt_tokens_total", 0)),
+            generated_tokens=int(metrics.get("vllm:generation_tokens_total", 0)),
         )
 
     def cache_config(self) -> dict[str, str]:

@@ -40,6 +40,14 @@ def root_error(lines: Sequence[str]) -> str | None:
     return None
 
 
+def first_reason(text: str) -> str:
+    """The reason in an exception's own text: of pydantic's several lines the one that says what is wrong."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if len(lines) > 1 and "validation error" in lines[0]:
+        lines = [line for line in lines[1:] if not line.isidentifier()] or lines
+    return re.sub(r"^(?:Value|Assertion) error, | \[type=.*$", "", lines[0]) if lines else text
+
+
 def _buffer(name: str, match: re.Match[str], rank: int) -> PrintedBuffer:
     size, decimals = match.groups()
     return PrintedBuffer(

@@ -1,0 +1,122 @@
+"""Runs in vLLM's interpreter and asks vLLM itself: would it start, and what would it allocate?
+
+Each line of standard input is a question, ``{"argv": [MODEL, FLAG, ...], "available": BYTES}``: the arguments
+of ``vllm serve``, and what the KV cache may take where they do not say it. Each answer is a line ``MARK`` and
+JSON on standard output (vLLM writes its log there too), with ``refusal`` where vLLM would refuse, ``unable``
+where this vLLM cannot be asked so. The model is made on torch's meta device: no weight is read or allocated.
+
+Imports nothing of ropewalk and nothing of vLLM before a question is there. Checked with vLLM 0.32.0, for one
+rank; the steps are those of its engine core (v1/engine/core.py, _initialize_kv_caches).
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from importlib import import_module
+from typing import Any
+
+MARK = "ropewalk: "
+
+
+def main() -> int:
+    """Answer every line."""
+    for line in sys.stdin:
+        sys.stdout.write(MARK + json.dumps(_answer(json.loads(line))) + "\n")
+        sys.stdout.flush()
+    return 0
+
+
+def _answer(question: dict[str, Any]) -> dict[str, Any]:
+    try:
+        vllm = _Vllm()
+    except (ImportError, AttributeError) as error:
+        return {"unable": f"{type(error).__name__}: {error}"}
+    try:
+        return vllm.plan(*question["argv"], available=question["available"])
+    except (ImportError, AttributeError) as error:
+        return {"unable": f"{type(error).__name__}: {error}"}
+    except SystemExit:
+        return {"refusal": "the arguments were not understood"}
+    except Exception as error:  # whatever its checks raise is its reason
+        return {"refusal": f"{type(error).__name__}: {error}"}
+
+
+class _Vllm:
+    """The parts of vLLM that plan a start, by their places in 0.32."""
+
+    def __init__(self) -> None:
+        self.torch = import_module("torch")
+        self.args = import_module("vllm.engine.arg_utils").AsyncEngineArgs
+        self.parser = import_module("vllm.utils.argparse_utils").FlexibleArgumentParser
+        self.server = import_module("vllm.usage.usage_lib").UsageContext.OPENAI_API_SERVER
+        self.config = import_module("vllm.config")
+        self.parallel = import_module("vllm.distributed")
+        self.platform = import_module("vllm.platforms").current_platform
+        self.loader = import_module("vllm.model_executor.model_loader.utils")
+        self.dtypes = import_module("vllm.utils.torch_utils")
+        self.layer_type = import_module("vllm.model_executor.layers.attention_layer_base").AttentionLayerBase
+        self.managers = import_module("vllm.v1.core.single_type_kv_cache_manager")
+        self.layouts = import_module("vllm.v1.attention.backends.utils")
+        self.connector = import_module("vllm.distributed.kv_transfer.kv_connector.utils")
+        self.worker = import_module("vllm.v1.worker.utils")
+        self.attention = import_module("vllm.v1.kv_cache_interface").AttentionSpec
+        self.planning = import_module("vllm.v1.core.kv_cache_utils")
+
+    def plan(self, model: str, *flags: str, available: int) -> dict[str, Any]:
+        """What a server with these arguments would allocate; raises what vLLM would refuse it with."""
+        # The flags of the HTTP server are not the engine's, and change no memory.
+        arguments, _ = self.args.add_cli_args(self.parser()).parse_known_args(flags)
+        arguments.model = model
+        config = self.args.from_cli_args(arguments).create_engine_config(usage_context=self.server)
+        network = self._network(config)
+        specs = self._specs(config)
+        size = config.cache_config.kv_cache_memory_bytes or available
+        (cache,) = self.planning.get_kv_cache_configs(config, [specs], [size])
+        tokens, concurrency = self.planning.get_kv_cache_capacity(config, cache)
+        return {
+            "weights_bytes": sum(one.numel() * one.element_size() for one in network.parameters()),
+            "cache_bytes": sum(tensor.size for tensor in cache.kv_cache_tensors),
+            "num_blocks": cache.num_blocks,
+            "block_size": config.cache_config.block_size,
+            "tokens": tokens,
+            "max_concurrency": concurrency,
+            "context_len": config.model_config.max_model_len,
+        }
+
+    def _network(self, config: Any) -> Any:
+        """The model as modules whose parameters have shapes and no storage."""
+        with self.config.set_current_vllm_config(config), tempfile.NamedTemporaryFile() as meeting:
+            self.parallel.init_distributed_environment(
+                world_size=1,
+                rank=0,
+                local_rank=0,
+                distributed_init_method=f"file://{meeting.name}",
+                backend="gloo",
+            )
+            self.parallel.ensure_model_parallel_initialized(1, 1)
+            with self.dtypes.set_default_torch_dtype(config.model_config.dtype), self.torch.device("meta"):
+                return self.loader.initialize_model(config)
+
+    def _specs(self, config: Any) -> dict[str, Any]:
+        """What each layer keeps (v1/worker/gpu_model_runner.py, get_kv_cache_spec), blocks as they end up."""
+        self.platform.update_block_size_for_backend(config)
+        self.managers.register_all_kvcache_specs(config)
+        specs = {}
+        for name, layer in self.config.get_layers_from_vllm_config(config, self.layer_type).items():
+            if getattr(layer, "kv_sharing_target_layer_name", None):
+                continue
+            spec = layer.get_kv_cache_spec(config)
+            if isinstance(spec, self.attention):
+                spec = self.worker.customize_attention_spec(layer.get_attn_backend(), spec)
+            if spec:
+                specs[name] = spec
+        backends = self.connector.get_current_attn_backends(config)
+        names = [layout.name for layout in self.layouts.get_supported_kv_cache_layouts(backends)]
+        self.layouts.resolve_kv_cache_layout(config, [names], specs.values())
+        return specs
+
+
+if __name__ == "__main__":
+    sys.exit(main())

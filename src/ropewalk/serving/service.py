@@ -1,0 +1,124 @@
+"""A plan becomes a running service: checked beforehand, started, verified if asked, watched, stopped."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from ropewalk.errors import UsageError
+from ropewalk.findings import Finding, by_severity
+from ropewalk.inspector.records import Inspection
+from ropewalk.planner.records import Plan
+from ropewalk.serving.detached import DetachedServer, leave_running
+from ropewalk.serving.engines import launch_spec, pick_engine
+from ropewalk.serving.launcher import RunningServer, start
+from ropewalk.serving.preflight import PreflightItem, preflight, require_passed
+from ropewalk.serving.records import LaunchSpec
+from ropewalk.serving.verify import NOT_VERIFIED, Verification, ask_unscaled, printed_scaling, verify
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class ServeSettings:
+    """How a planned server is started; None takes the engine's own port, or a log in the user's folder.
+
+    A ``port`` of 0 takes a free one. ``verify`` fills the context and asks an unscaled twin, see
+    :mod:`ropewalk.serving.verify`. ``force`` starts in spite of a failed check.
+    """
+
+    host: str = "127.0.0.1"
+    port: int | None = None
+    threads: int | None = None
+    engine_path: str | None = None
+    log_path: Path | None = None
+    ready_timeout: float | None = None
+    verify: bool = False
+    force: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """A planned server that runs, with what was checked before and what was seen since.
+
+    ``findings`` are those of the plan, of the start and of the verification, errors first.
+    """
+
+    plan: Plan
+    checks: tuple[PreflightItem, ...]
+    server: RunningServer
+    verification: Verification
+    findings: tuple[Finding, ...]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.server.__exit__(kind, error, trace)
+
+    @property
+    def openai_url(self) -> str:
+        """The base that OpenAI's clients take."""
+        return f"{self.server.base_url}/v1"
+
+    def detach(self) -> DetachedServer:
+        """Leave it running: it is not stopped at the end of ``with``, and can be found and stopped later."""
+        return leave_running(self.server)
+
+    def stop(self) -> None:
+        """End it with all of its processes."""
+        self.server.stop()
+
+
+def start_service(
+    plan: Plan, inspection: Inspection, settings: ServeSettings, *, say: Say = lambda line: None
+) -> Service:
+    """Check, start and, if asked, verify; ``say`` is told each step that takes a while.
+
+    Raises :class:`UsageError` for a plan that must not be started, :class:`PreflightError` for one that is
+    known to fail, :class:`EngineError` for one that failed. Nothing is left running then.
+    """
+    _require_positive(plan)
+    build = pick_engine(plan.request.engine, path=settings.engine_path)
+    spec = launch_spec(plan, build=build, host=settings.host, port=settings.port, threads=settings.threads)
+    checks = preflight(plan, spec, inspection)
+    if not settings.force:
+        require_passed(checks)
+    log_path = settings.log_path or default_log_path(spec)
+    unscaled = None
+    if settings.verify and plan.rope.decision == "scale":
+        say("asking the model without scaling")
+        unscaled = ask_unscaled(plan, inspection, spec, log_path=log_path)
+    say(f"starting {build.name} {build.version or ''}; its log: {log_path}")
+    server = start(spec, log_path=log_path, ready_timeout=settings.ready_timeout)
+    try:
+        seen = NOT_VERIFIED
+        if settings.verify:
+            say(f"filling {plan.context_len} tokens")
+            seen = verify(server, plan, unscaled=unscaled)
+    except BaseException:  # an interrupt too: nothing may be left
+        server.stop()
+        raise
+    findings = (*plan.findings, *server.findings, *printed_scaling(plan, server.report), *seen.findings)
+    return Service(plan, checks, server, seen, by_severity(findings))
+
+
+def default_log_path(spec: LaunchSpec) -> Path:
+    """A file of its own for each start, in the user's folder for logs."""
+    from platformdirs import user_log_path
+
+    return user_log_path("ropewalk") / f"serve-{time.strftime('%Y%m%d-%H%M%S')}-{spec.port}.log"
+
+
+def _require_positive(plan: Plan) -> None:
+    if plan.rope.decision == "refuse":
+        raise UsageError(plan.rope.reason, code="plan_refused", where={"context_len": plan.context_len})
+    for finding in plan.findings:
+        if finding.severity == "error":
+            raise UsageError(finding.message, code=finding.code, where=finding.where)
