@@ -10,10 +10,11 @@ from tests.cli import records
 from tests.report.render import check_page, render
 
 from ropewalk.inspector.records import Fact, LayerGroup
+from ropewalk.planner.kept import Kept, kept_by
 from ropewalk.planner.records import DeviceShare, Plan
 from ropewalk.report import layers
 from ropewalk.report.command import fold
-from ropewalk.report.inspection import Kept, facts_page, inspection_page
+from ropewalk.report.inspection import facts_page, inspection_page
 from ropewalk.report.layout import bar, common_unit, in_unit, range_bar
 from ropewalk.report.measurement import measurement_page
 from ropewalk.report.plan import plan_page
@@ -36,6 +37,10 @@ def test_inspection_page_of_a_lying_config_has_the_error_first() -> None:
     check_page("inspect-lying", inspection_page(records.lying()))
     second_line = render(inspection_page(records.lying())).splitlines()[1]
     assert second_line.startswith("findings   ✗ config_tensor_mismatch")
+
+
+def test_the_kept_bytes_on_the_page_are_the_planners() -> None:
+    assert kept_by(records.qwen3_8b()) == KEPT  # 36 layers x 8 heads x 2 x 128 x 2 B; 4.50 and 18.00 GiB
 
 
 def test_facts_page() -> None:

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
 from ropewalk import core
 from ropewalk.cli import output
 from ropewalk.cli.command import Command, json_option, option
-from ropewalk.inspector.records import Inspection
-from ropewalk.serving.check import check_command, model_source
 
 
 @click.command(
@@ -31,20 +27,11 @@ def command(checkpoint: str | None, engine_version: str | None, words: tuple[str
 
     Nothing is started. COMMAND may be one quoted string. Exit status 1 where an error is found.
     """
-    inspection = _inspection(checkpoint, words)
-    result = check_command(words, inspection=inspection, engine_version=engine_version)
+    result = core.check(words, checkpoint=checkpoint, engine_version=engine_version)
     if as_json:
         output.document(result)
     else:
         from ropewalk.report.check import check_page
 
-        output.page(check_page(result, inspected=inspection is not None))
+        output.page(check_page(result))
     return 0 if result.ok else 1
-
-
-def _inspection(checkpoint: str | None, words: tuple[str, ...]) -> Inspection | None:
-    """The checkpoint that was named, or the command's own where that is on this machine."""
-    if checkpoint is not None:
-        return core.inspect(checkpoint)
-    source = model_source(words)
-    return core.inspect(source) if source and Path(source).exists() else None

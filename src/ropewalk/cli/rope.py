@@ -8,11 +8,8 @@ from ropewalk import core
 from ropewalk.cli import output
 from ropewalk.cli.command import Command, checkpoint_argument, json_option, option
 from ropewalk.cli.params import ENGINES, TOKENS
-from ropewalk.errors import UsageError
 from ropewalk.findings import has_error
 from ropewalk.planner.records import Engine
-from ropewalk.planner.rope.decision import decide_rope
-from ropewalk.planner.rope.table import RopeTable, rope_table
 
 
 @click.command(
@@ -36,7 +33,7 @@ def command(
 
     Exit status 1 where the context is refused.
     """
-    table = _table(checkpoint, context_len, engine)
+    table = core.rope(checkpoint, context_len=context_len, engine=engine)
     if as_json:
         output.document(table)
     else:
@@ -44,13 +41,3 @@ def command(
 
         output.page(rope_page(table, all_pairs=all_pairs))
     return int(table.decision.decision == "refuse" or has_error(table.findings))
-
-
-def _table(checkpoint: str, context_len: int | None, engine: Engine | None) -> RopeTable:
-    inspection = core.inspect(checkpoint)
-    engine = engine or core.default_engine(inspection)
-    length = context_len or inspection.value("native_context")
-    if length is None:
-        raise UsageError("the checkpoint does not tell what it was trained for; give --context TOKENS")
-    advice = decide_rope(inspection, context_len=length, engine=engine)
-    return rope_table(inspection, advice, context_len=length, engine=engine)

@@ -16,15 +16,15 @@ _COMMAND_WIDTH = 96
 Row = tuple[str, RenderableType]
 
 
-def check_page(result: CheckResult, *, inspected: bool) -> RenderableType:
-    """``inspected`` tells whether the checkpoint was at hand."""
+def check_page(result: CheckResult) -> RenderableType:
+    """The page; it says how to have more judged where the checkpoint was not at hand."""
     verdict = Text("OK", style="bold green") if result.ok else Text("WRONG", style="bold red")
     rows: list[Row] = [
         ("engine", Parts([result.engine, f"by the rules of {result.rules_version}"])),
         ("serves", Parts(list(_resolved(result.resolved)) or ["unknown without the checkpoint"])),
         ("findings", findings_block(result.findings)),
     ]
-    if not inspected:
+    if any(finding.code == "checkpoint_not_read" for finding in result.findings):
         rows.append(("model", "not at hand: --checkpoint CHECKPOINT has lengths and bytes judged too"))
     return Group(verdict, labelled(rows), *_corrected(result))
 

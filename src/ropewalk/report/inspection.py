@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -11,25 +10,13 @@ from rich.text import Text
 
 from ropewalk.findings import has_error
 from ropewalk.inspector.records import Block, CheckpointSummary, Inspection
+from ropewalk.planner.kept import Kept
 from ropewalk.report import layers
 from ropewalk.report.layout import BAR_STYLE, Parts, bar, columns, findings_block, labelled, short_name
 from ropewalk.units import format_bytes, format_count, format_tokens
 
 _BAR_WIDTH = 18
 Row = tuple[str, RenderableType]
-
-
-@dataclass(frozen=True, slots=True)
-class Kept:
-    """What the model keeps per token and per sequence, and what that comes to at some lengths.
-
-    ``at`` holds (tokens, bytes) for one sequence in ``cache_type``; all from the planner.
-    """
-
-    cache_type: str
-    bytes_per_token: int
-    state_bytes: int
-    at: tuple[tuple[int, int], ...]
 
 
 def inspection_page(inspection: Inspection, *, kept: Kept | None = None) -> RenderableType:
