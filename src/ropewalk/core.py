@@ -11,9 +11,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ropewalk.errors import UsageError
+
 if TYPE_CHECKING:
     from ropewalk.inspector.records import Checkpoint, Inspection
+    from ropewalk.planner.machine import Machine
     from ropewalk.planner.records import Engine, Plan
+    from ropewalk.planner.rope.table import RopeTable
+    from ropewalk.serving.check import CheckResult
     from ropewalk.serving.doctor import Doctor
     from ropewalk.serving.records import Measurement
     from ropewalk.serving.service import ServeSettings, Service
@@ -71,6 +76,55 @@ def plan(
     from ropewalk.serving.oracle import confirm_plan
 
     return confirm_plan(planned, build=here.build)
+
+
+def rope(
+    source: Source | Inspection, *, context_len: int | None = None, engine: Engine | None = None
+) -> RopeTable:
+    """The rotation rate and wavelength of each pair, and what scaling for a context length does to it.
+
+    Without ``context_len`` it is the length that was trained. Raises :class:`CheckpointError`, and
+    :class:`UsageError` where that length is unknown or the model has no rotary positions.
+    """
+    from ropewalk.planner.rope.decision import decide_rope
+    from ropewalk.planner.rope.table import rope_table
+
+    inspection = _inspection(source)
+    engine = engine or default_engine(inspection)
+    length = inspection.value("native_context") if context_len is None else context_len
+    if length is None:
+        raise UsageError("the checkpoint does not tell what it was trained for: give a context length")
+    advice = decide_rope(inspection, context_len=length, engine=engine)
+    return rope_table(inspection, advice, context_len=length, engine=engine)
+
+
+def check(
+    command: str | Sequence[str],
+    *,
+    checkpoint: Source | Inspection | None = None,
+    engine_version: str | None = None,
+    machine: Machine | None = None,
+) -> CheckResult:
+    """Judge a ``vllm serve`` or ``llama-server`` command line: what it comes to, what is wrong, its repair.
+
+    ``command`` is its words, or one string as typed into a shell. Without ``checkpoint`` the command's own
+    model is read where that is on this machine. ``engine_version`` is the version whose rules apply,
+    ``machine`` what is known of the devices. Nothing is started. Raises :class:`CheckpointError`, and
+    :class:`UsageError` for a command that starts neither engine.
+    """
+    from ropewalk.planner.machine import Machine
+    from ropewalk.serving.check import check_command, model_source
+
+    words = (command,) if isinstance(command, str) else command
+    if checkpoint is None:
+        source = model_source(words)
+        checkpoint = source if source and os.path.exists(source) else None
+    return check_command(
+        words,
+        inspection=None if checkpoint is None else _inspection(checkpoint),
+        engine_version=engine_version,
+        machine=machine or Machine(),
+    )
 
 
 def serve(
