@@ -54,7 +54,7 @@ def test_a_budget_that_is_enough() -> None:
     assert found.fit.fits is True
     assert found.memory.per_device[0].fits is True
     longest = {row.cache_type: row.max_context_len for row in found.fit.table}
-    assert found.fit.max_context_len == longest["f16"] == 61_952
+    assert found.fit.max_context_len == longest["f16"] == 61_696
     assert (longest["f16"] or 0) < (longest["q8_0"] or 0) < (longest["q5_1"] or 0) < (longest["q4_0"] or 0)
 
 

@@ -165,6 +165,9 @@ def test_process_overhead_covers_what_was_measured() -> None:
             term = memory(model, 8192, flash_attn=flash).term("process_overhead")
             assert term is not None
             assert term.low_bytes <= seen * MIB <= term.high_bytes
+    embedded = memory(smollm2(), 8192).term("process_overhead")
+    assert embedded is not None
+    assert embedded.low_bytes <= 57 * MIB <= embedded.high_bytes
 
 
 def test_host_caches_only_when_asked_for() -> None:

@@ -41,6 +41,8 @@ STATE_BYTES = 4  # recurrent states are f32 whatever the cache type, src/llama-m
 _PROCESS = 37_264_384
 _PROCESS_PER_TOKEN = 74
 _PROCESS_SPREAD = 15 * MIB
+# The embedded engine is the same server inside an interpreter: 57 MiB with SmolLM2 (b11549) instead of 39.
+_INTERPRETER = 18 * MIB
 # CUDA context and libraries on each GPU: rise of three cards beside the sum of llama.cpp's terms 0.25 GiB
 # each (public log, 2026-09); range of the non-torch memory of published logs.
 _GPU_PROCESS = (139_586_437, 268_435_456, 590_558_003)
@@ -193,7 +195,7 @@ class LlamaPricer:
         if alone and self.request.flash_attn == "off":
             copy = 2 * self.shape.num_attention_heads * slots.cells * slots.n_ubatch
         source = "program and vocabulary, measured on two models (b11434)"
-        low, high = count - _PROCESS_SPREAD, count + _PROCESS_SPREAD + copy
+        low, high = count - _PROCESS_SPREAD, count + _PROCESS_SPREAD + _INTERPRETER + copy
         return estimate("process_overhead", count, low, high, source)
 
     def _on_request(self, slots: Slots, cells: list[int]) -> list[MemoryTerm]:
