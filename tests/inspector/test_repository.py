@@ -208,6 +208,12 @@ def test_links_within_the_hub_cache(tmp_path: Path) -> None:
         path.rename(blobs / f"{number:064x}")
         path.symlink_to(os.path.join("..", "..", "blobs", f"{number:064x}"))
     assert open_checkpoint(snapshot).findings == ()
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text("0" * 40)
+    assert open_checkpoint(repository).path == snapshot
+    (repository / "refs" / "main").write_text("../..")
+    with pytest.raises(CheckpointMissingError):
+        open_checkpoint(repository)
     assert open_checkpoint(snapshot / FIRST).tensors.names == ["a"]
 
 

@@ -10,7 +10,7 @@ from ropewalk.errors import CheckpointError, CheckpointMissingError
 from ropewalk.inspector.folder import read_store
 from ropewalk.inspector.records import Checkpoint
 from ropewalk.inspector.repository import read_config, read_repository, read_single
-from ropewalk.inspector.store import FolderStore, is_text, open_regular
+from ropewalk.inspector.store import FolderStore, is_plain, is_text, open_regular
 from ropewalk.inspector.weights import GGUF_MAGIC, PICKLE_SUFFIXES
 
 
@@ -30,6 +30,7 @@ def open_checkpoint(source: str | os.PathLike[str], *, keep_arrays: Collection[s
         return _open_hub(text, keep_arrays)
     if not path.is_dir():
         return _open_file(path, text, keep_arrays)
+    path = _snapshot(path)
     return read_store(FolderStore(path, source=text), folder=path, keep_arrays=keep_arrays)
 
 
@@ -38,6 +39,17 @@ def _exists(path: Path) -> bool:
         return os.path.lexists(path)
     except ValueError:  # a NUL in the name
         return False
+
+
+def _snapshot(folder: Path) -> Path:
+    """A repository's folder in the Hub's cache (``models--org--name``) stands for its snapshot of ``main``."""
+    reference = folder / "refs" / "main"
+    if not reference.is_file():
+        return folder
+    with open_regular(reference) as stream:
+        commit = stream.read(64).decode("ascii", "replace").strip()
+    snapshot = folder / "snapshots" / commit
+    return snapshot if is_plain(commit) and snapshot.is_dir() else folder
 
 
 def _open_file(path: Path, source: str, keep_arrays: Collection[str]) -> Checkpoint:

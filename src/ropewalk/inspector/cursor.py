@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct
+from typing import Self
 
 from ropewalk.errors import CheckpointError
 
@@ -22,15 +23,32 @@ _LENGTH_BYTES = 8
 class Cursor:
     """Reads forward through a file of ``size`` bytes. Raises :class:`CheckpointError` at its end."""
 
-    def __init__(self, fetch: Fetch, *, size: int, file: str, window_bytes: int = WINDOW_BYTES) -> None:
+    def __init__(
+        self,
+        fetch: Fetch,
+        *,
+        size: int,
+        file: str,
+        window_bytes: int = WINDOW_BYTES,
+        close: Callable[[], None] | None = None,
+    ) -> None:
+        """``close`` is called at the end of a ``with`` block."""
         self.file = file
         self.size = size
         self._fetch = fetch
         self._window_bytes = window_bytes
+        self._close = close
         self._window = b""
         self._start = 0  # of the window in the file
         self._at = 0  # of the position in the window; past its end after a skip
         self.use_byte_order("<")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._close is not None:
+            self._close()
 
     def use_byte_order(self, order: str) -> None:
         """``"<"`` little-endian (as all files start), ``">"`` big-endian."""

@@ -27,3 +27,22 @@ BITS: dict[str, int] = {
     "I64": 64,
     "U64": 64,
 }
+_USIZE_MAX = 2**64 - 1
+
+
+def tensor_bytes(dtype: str, shape: tuple[int, ...]) -> int | None:
+    """The stored bytes of a tensor; None for an unknown dtype, a fraction of a byte or an overflow.
+
+    The product may not pass 64 bits at any step, not even on its way to zero: the reference multiplies the
+    dimensions in order and refuses there (``checked_mul``).
+    """
+    bits = BITS.get(dtype)
+    if bits is None:
+        return None
+    elements = 1
+    for length in shape:
+        elements *= length
+        if elements > _USIZE_MAX:
+            return None
+    bits *= elements
+    return bits // 8 if bits % 8 == 0 and bits <= _USIZE_MAX else None

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -69,16 +68,14 @@ class HubStore:
         header: RawHeader = self._take(name)
         return header
 
-    @contextmanager
-    def open(self, name: str) -> Iterator[Cursor]:
+    def open(self, name: str) -> Cursor:
         """A file to walk through, in windows of ``WINDOW_BYTES``; one request tells its size."""
         if self._cache.has(name):
-            with self._cache.open(name) as cursor:
-                yield cursor
-        else:
-            size = self._part(name, 0, 1).file_bytes
-            fetch = lambda offset, count: self._part(name, offset, offset + count).data  # noqa: E731
-            yield Cursor(fetch, size=size, file=name, window_bytes=WINDOW_BYTES)
+            return self._cache.open(name)
+        return Cursor(
+            lambda offset, count: self._part(name, offset, offset + count).data,
+            size=self._part(name, 0, 1).file_bytes, file=name, window_bytes=WINDOW_BYTES,
+        )  # fmt: skip
 
     def _part(self, name: str, start: int, stop: int) -> Part:
         return self._client.part(self._listing.commit, name, start, stop, need=lambda first, total: stop)

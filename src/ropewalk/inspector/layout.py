@@ -13,11 +13,9 @@ from itertools import chain
 from typing import Any
 
 from ropewalk.findings import Finding
-from ropewalk.inspector.dtypes import BITS
-from ropewalk.inspector.tensors import Shape
+from ropewalk.inspector.dtypes import BITS, tensor_bytes
+from ropewalk.inspector.tensors import Columns, Shape
 from ropewalk.inspector.wording import MAX_NAMED, clip
-
-_USIZE_MAX = 2**64 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,26 +29,9 @@ class Range:
     shape: Shape
 
 
-def tensor_bytes(dtype: str, shape: Shape) -> int | None:
-    """The stored bytes of a tensor; None for an unknown dtype, a fraction of a byte or an overflow.
-
-    The product may not pass 64 bits at any step, not even on its way to zero: the reference multiplies the
-    dimensions in order and refuses there (``checked_mul``).
-    """
-    bits = BITS.get(dtype)
-    if bits is None:
-        return None
-    elements = 1
-    for length in shape:
-        elements *= length
-        if elements > _USIZE_MAX:
-            return None
-    bits *= elements
-    return bits // 8 if bits % 8 == 0 and bits <= _USIZE_MAX else None
-
-
-def layout_findings(ranges: Sequence[Range], *, file: str, data_bytes: int) -> list[Finding]:
+def layout_findings(columns: Columns, ends: Sequence[int], *, file: str, data_bytes: int) -> list[Finding]:
     """All faults of one file, each kind once, at most ``MAX_NAMED`` places named in each."""
+    ranges = list(map(Range, columns.offsets, ends, columns.names, columns.dtypes, columns.shapes))
     ordered = sorted(ranges, key=lambda entry: (entry.start, entry.end))
     faults = chain(_entry_faults(ranges), _neighbour_faults(ordered))
     findings = gather(faults, file=file, says=_SAYS)

@@ -7,9 +7,7 @@ With an index only the tensors that it names are weights. Which files are weight
 from __future__ import annotations
 
 import gc
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,13 +43,18 @@ def read_repository(store: Store, *, path: Path | None, index: str | None = None
     reading = _Reading(store)
     reading.read_configs(names)
     index = index or find_index(names)
-    with _collector_paused():
+    was_enabled = gc.isenabled()
+    gc.disable()  # headers are trees without cycles; searching them for garbage takes a sixth of the time
+    try:
         if index is not None:
             reading.read_indexed(parse_index(store.read(index), file=index))
         else:
             weights = choose_weights(names)
             reading.read_files(weights.used)
             reading.note_weights(weights)
+    finally:
+        if was_enabled:
+            gc.enable()
     return reading.checkpoint(path)
 
 
@@ -80,17 +83,17 @@ def read_config(store: Store, name: str, *, path: Path) -> Checkpoint:
     return reading.checkpoint(path)
 
 
-@dataclass(slots=True)
 class _Reading:
     """A checkpoint in the making."""
 
-    store: Store
-    config: dict[str, Any] = field(default_factory=dict)
-    relatives: dict[str, Any] = field(default_factory=dict)
-    tensors: TensorTable = field(default_factory=TensorTable)
-    files: list[CheckpointFile] = field(default_factory=list)
-    findings: list[Finding] = field(default_factory=list)
-    headers: HeaderReader = field(default_factory=HeaderReader)
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.config: dict[str, Any] = {}
+        self.relatives: dict[str, Any] = {}
+        self.tensors = TensorTable()
+        self.files: list[CheckpointFile] = []
+        self.findings: list[Finding] = []
+        self.headers = HeaderReader()
 
     def checkpoint(self, path: Path | None) -> Checkpoint:
         return Checkpoint(
@@ -180,8 +183,8 @@ class _Reading:
         absent: list[tuple[str, str]] = []
         unindexed: list[tuple[str, str]] = []
         for shard, columns in self._headers(present):
-            expected, found = index.shards[shard], set(columns.names)
-            if len(expected) != len(found) or not found.issuperset(expected):
+            expected = index.shards[shard]
+            if columns.names != expected and (found := set(columns.names)) != set(expected):
                 absent += [(name, shard) for name in expected if name not in found]
                 surplus = found.difference(expected)
                 unindexed += [(name, shard) for name in columns.names if name in surplus]
@@ -278,16 +281,3 @@ class _Reading:
                 "unindexed_file", "warning", f"{some(others)} is not part of the checkpoint and not counted",
                 ignored=others[:MAX_NAMED],
             )  # fmt: skip
-
-
-@contextmanager
-def _collector_paused() -> Iterator[None]:
-    """Headers are trees without cycles, 276,000 objects in the largest: looking for garbage among them takes
-    a sixth of the time and finds none."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()

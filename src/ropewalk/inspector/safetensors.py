@@ -16,8 +16,8 @@ from typing import Any
 
 from ropewalk.errors import CheckpointError
 from ropewalk.findings import Finding
+from ropewalk.inspector.dtypes import tensor_bytes
 from ropewalk.inspector.jsonfile import parse_object, repeated_keys
-from ropewalk.inspector.layout import Range, layout_findings, tensor_bytes
 from ropewalk.inspector.lfs import refuse_lfs_pointer
 from ropewalk.inspector.tensors import Columns, Shape
 from ropewalk.inspector.wording import MAX_NAMED, clip
@@ -116,8 +116,9 @@ class HeaderReader:
         if not _is_exact(columns, ends, data_bytes):
             if not all(map(_is_sound, entries.values())):
                 raise _malformed(entries, file=file)
-            ranges = list(map(Range, columns.offsets, ends, columns.names, columns.dtypes, columns.shapes))
-            findings += layout_findings(ranges, file=file, data_bytes=data_bytes)
+            from ropewalk.inspector.layout import layout_findings
+
+            findings += layout_findings(columns, ends, file=file, data_bytes=data_bytes)
             columns = replace(columns, nbytes=list(map(sub, ends, columns.offsets)))
         return Header(columns, tuple(findings))
 

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from ropewalk.errors import CheckpointError, CheckpointMissingError
-from ropewalk.inspector.cursor import Cursor
 from ropewalk.inspector.jsonfile import check_size
 from ropewalk.inspector.safetensors import LENGTH_BYTES, SNIFF_BYTES, header_length
 from ropewalk.inspector.wording import clip
+
+if TYPE_CHECKING:
+    from ropewalk.inspector.cursor import Cursor
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +54,8 @@ class Store(Protocol):
     def header(self, name: str) -> RawHeader:
         """The header of a safetensors file. Raises :class:`CheckpointError`."""
 
-    def open(self, name: str) -> AbstractContextManager[Cursor]:
-        """A file to walk through from its start."""
+    def open(self, name: str) -> Cursor:
+        """A file to walk through from its start; to be used in a ``with`` block."""
 
 
 class FolderStore:
@@ -105,13 +106,16 @@ class FolderStore:
             )  # fmt: skip
         return RawHeader(raw, file_bytes)
 
-    @contextmanager
-    def open(self, name: str) -> Iterator[Cursor]:
-        """A file to walk through from its start."""
-        with open_regular(self._path(name)) as stream:
-            number = stream.fileno()
-            size = os.fstat(number).st_size
-            yield Cursor(lambda offset, count: os.pread(number, count, offset), size=size, file=name)
+    def open(self, name: str) -> Cursor:
+        """A file to walk through from its start; to be used in a ``with`` block."""
+        from ropewalk.inspector.cursor import Cursor
+
+        stream = open_regular(self._path(name))
+        size = os.fstat(stream.fileno()).st_size
+        return Cursor(
+            lambda offset, count: os.pread(stream.fileno(), count, offset),
+            size=size, file=name, close=stream.close,
+        )  # fmt: skip
 
     def _path(self, name: str) -> str:
         return os.path.join(self.folder, name) if name == self._named else confine(self.folder, name)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import compress, repeat
+from itertools import compress
 from math import prod
 
 Shape = tuple[int, ...]
@@ -110,7 +110,7 @@ class TensorTable:
         self.shapes.extend(columns.shapes)
         self.nbytes.extend(columns.nbytes)
         self.offsets.extend(columns.offsets)
-        self.file_index.extend(repeat(file, len(columns.names)))
+        self.file_index.extend(array("L", [file]) * len(columns.names))
         self._rows = None
 
     def __len__(self) -> int:

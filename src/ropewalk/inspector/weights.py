@@ -10,9 +10,9 @@ from ropewalk.errors import CheckpointError, CheckpointMissingError
 
 GGUF_MAGIC = b"GGUF"
 PICKLE_SUFFIXES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
-_SHARD = re.compile(r"(.+)-(\d{5})-of-(\d{5})\.safetensors")
-_PART = re.compile(r"(.+)-(\d{5})-of-(\d{5})\.gguf")  # llama.cpp, llama_split_path
-_PICKLE = re.compile(r"(?:pytorch_model|consolidated|model|adapter_model|tf_model).*\.(?:bin|pt|pth|ckpt)")
+# transformers and llama.cpp (`llama_split_path`) number alike.
+_NUMBERED = re.compile(r"(.+)-(\d{5})-of-(\d{5})\.(?:safetensors|gguf)", re.ASCII)
+_PICKLE_STEMS = ("pytorch_model", "consolidated", "model", "adapter_model")
 # Sets that other files make redundant: Mistral's own layout, and an adapter beside a whole model.
 _SECONDARY = ("consolidated", "adapter_")
 
@@ -48,12 +48,12 @@ def choose_weights(names: Sequence[str]) -> Weights:
 
 def pickles(names: Sequence[str]) -> list[str]:
     """Weights in Python's pickle format, which is never opened."""
-    return sorted(name for name in names if _PICKLE.fullmatch(name))
+    return sorted(name for name in names if name.startswith(_PICKLE_STEMS) and name.endswith(PICKLE_SUFFIXES))
 
 
 def part_names(name: str) -> list[str]:
     """The names of all parts of a split GGUF file; of an unsplit one its own."""
-    match = _PART.fullmatch(name)
+    match = _NUMBERED.fullmatch(name)
     if match is None or not 1 <= int(match[2]) <= int(match[3]):
         return [name]
     return [f"{match[1]}-{part:05d}-of-{match[3]}.gguf" for part in range(1, int(match[3]) + 1)]
@@ -73,7 +73,7 @@ def choose_gguf(names: Sequence[str], *, source: str, wanted: str | None = None)
             raise CheckpointMissingError(f"{source}: no GGUF file of that name", where={"file": wanted})
     elif not files or any(map(is_weights, names)):
         return None
-    models = sorted({_PART.sub(r"\1", name): name for name in files}.values())
+    models = sorted({_NUMBERED.sub(r"\1", name): name for name in files}.values())
     choices = [name for name in models if not name.rpartition("/")[2].startswith("mmproj")] or models
     if len(choices) > 1:
         raise CheckpointError(
@@ -85,13 +85,13 @@ def choose_gguf(names: Sequence[str], *, source: str, wanted: str | None = None)
 
 def part_of(name: str) -> tuple[int, int]:
     """The number of a shard and of how many it is one, by its name; 1 of 1 for others."""
-    match = _SHARD.fullmatch(name)
+    match = _NUMBERED.fullmatch(name)
     return (int(match[2]), int(match[3])) if match else (1, 1)
 
 
 def is_copy(name: str) -> bool:
     """Whether an unused file is by its name another copy of the same weights."""
-    return name == "model.safetensors" or name.startswith("consolidated") or bool(_SHARD.fullmatch(name))
+    return name == "model.safetensors" or name.startswith("consolidated") or bool(_NUMBERED.fullmatch(name))
 
 
 def _is_of(prefix: str, name: str) -> bool:
@@ -102,7 +102,7 @@ def _shards(files: Sequence[str]) -> Weights | None:
     """The largest numbered set, ``model-*`` before others; None where no file is numbered."""
     sets: dict[tuple[str, int], dict[int, str]] = {}
     for name in files:
-        if match := _SHARD.fullmatch(name):
+        if match := _NUMBERED.fullmatch(name):
             sets.setdefault((match[1], int(match[3])), {})[int(match[2])] = name
     if not sets:
         return None
