@@ -15,10 +15,12 @@ from tests.cli.conftest import Calls, Invoke
 from ropewalk import core
 from ropewalk.cli import serve, servers, stop
 from ropewalk.errors import EngineFailedError
+from ropewalk.findings import Finding
 from ropewalk.planner.records import Plan
 from ropewalk.serving.detached import DetachedServer
+from ropewalk.serving.live import Moment, Watch
 from ropewalk.serving.preflight import PreflightError, PreflightItem
-from ropewalk.serving.report import PrintedBuffer, ServerReport
+from ropewalk.serving.report import PrintedBuffer, ServerLoad, ServerReport
 from ropewalk.serving.service import ServeSettings, Service
 from ropewalk.serving.verify import NOT_VERIFIED, Verification
 from ropewalk.units import GIB
@@ -113,6 +115,31 @@ def test_what_was_verified_is_on_the_page(starter: Starter, invoke: Invoke) -> N
     out = invoke("serve", "m", "--context", "128k", "--verify").out
     assert "131,068 tokens filled in 1 min 1 s" in out
     assert "differ from the unscaled model's by 0.31" in out
+
+
+def test_what_does_not_hold_is_stopped_and_is_a_verdict(starter: Starter, invoke: Invoke) -> None:
+    starter.seen = Verification(
+        None, None, None, (Finding("context_not_held", "error", "it answered nothing"),)
+    )
+    outcome = invoke("serve", "m", "--context", "128k", "--verify", "--detach")
+    assert outcome.status == 1
+    assert "stopping: it does not hold what was planned" in outcome.err
+    assert starter.server.stopped
+
+
+def test_on_a_terminal_the_lines_below_the_page_follow_it(
+    starter: Starter, invoke: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moments = [Moment("busy", 61, ServerLoad(1, 2, 0.25, None, 1100, 40), 380.4, None, None)]
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setattr(
+        Watch, "look", lambda watch: moments.pop() if moments else starter.server.require_alive()
+    )
+    monkeypatch.setattr(serve, "_LOOK_SECONDS", 0)
+    outcome = invoke("serve", "m", "--context", "128k")
+    assert outcome.status == 0
+    for words in ("busy · for 1 min 1 s", "1 running · 2 waiting", "25.0% in use", "reads 380 tokens/s"):
+        assert words in outcome.out
 
 
 @pytest.mark.parametrize("plan", [records.too_large(), records.refused()])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -12,7 +12,12 @@ from ropewalk import core
 from ropewalk.cli import output
 from ropewalk.cli.command import Command, checkpoint_argument, option
 from ropewalk.cli.params import COUNT, FILE, context_option, plan_options, request_fields
+from ropewalk.findings import has_error
+from ropewalk.serving.live import Watch
 from ropewalk.serving.service import ServeSettings, Service, start_service
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 _SERVER, _LOOK_SECONDS = "The server", 1.0
 
@@ -73,8 +78,9 @@ def command(
 ) -> int:
     """Launch the planned server, show what was planned beside what it reports, stop it cleanly.
 
-    Nothing is started where the plan does not fit, is refused, or is known to fail (exit status 1).
-    Ctrl-C stops the server and everything that it started; with --detach it stays, and is watched over.
+    Nothing is started where the plan does not fit, is refused, or is known to fail, and with --verify
+    nothing stays that does not hold what was planned (exit status 1). Ctrl-C stops the server and
+    everything that it started; with --detach it stays, and is watched over.
     """
     settings = ServeSettings(
         host=host,
@@ -97,6 +103,9 @@ def command(
         return 1
     with start_service(plan, inspection, settings, say=_say) as service:
         _show(service, detached=detach)
+        if has_error(service.verification.findings):
+            _say("stopping: it does not hold what was planned")
+            return 1
         if detach:
             _say(f"left running as process {service.detach().pid}")
             return 0
@@ -117,10 +126,28 @@ def _show(service: Service, *, detached: bool) -> None:
 
 
 def _wait(service: Service) -> None:
-    """Until Ctrl-C, which is how this command is meant to end; a server that dies is an error."""
+    """Until Ctrl-C, which is how this command is meant to end; a server that dies is an error.
+
+    On a terminal the lines below the page tell what it is doing.
+    """
+    screen = output.console()
     try:
+        if screen.is_terminal:
+            _follow(service, screen)
         while True:
             service.server.require_alive()
             time.sleep(_LOOK_SECONDS)
     except KeyboardInterrupt:
         _say("\nstopping")
+
+
+def _follow(service: Service, screen: Console) -> NoReturn:
+    from rich.live import Live
+
+    from ropewalk.report.live import live_page
+
+    watch = Watch(service.server)
+    with Live(console=screen, auto_refresh=False, transient=True) as lines:
+        while True:
+            lines.update(live_page(service.plan, watch.look()), refresh=True)
+            time.sleep(_LOOK_SECONDS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,7 +18,6 @@ from ropewalk.serving.detached import DetachedServer, leave_running
 from ropewalk.serving.engines import launch_spec, pick_engine
 from ropewalk.serving.launcher import RunningServer, start
 from ropewalk.serving.preflight import PreflightItem, preflight, require_passed
-from ropewalk.serving.records import LaunchSpec
 from ropewalk.serving.verify import NOT_VERIFIED, Verification, ask_unscaled, printed_scaling, verify
 
 Say = Callable[[str], None]
@@ -90,7 +90,7 @@ def start_service(
     checks = preflight(plan, spec, inspection)
     if not settings.force:
         require_passed(checks)
-    log_path = settings.log_path or default_log_path(spec)
+    log_path = settings.log_path or default_log_path()
     unscaled = None
     if settings.verify and plan.rope.decision == "scale":
         say("asking the model without scaling")
@@ -109,11 +109,11 @@ def start_service(
     return Service(plan, checks, server, seen, by_severity(findings))
 
 
-def default_log_path(spec: LaunchSpec) -> Path:
+def default_log_path() -> Path:
     """A file of its own for each start, in the user's folder for logs."""
     from platformdirs import user_log_path
 
-    return user_log_path("ropewalk") / f"serve-{time.strftime('%Y%m%d-%H%M%S')}-{spec.port}.log"
+    return user_log_path("ropewalk") / f"serve-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.log"
 
 
 def _require_positive(plan: Plan) -> None:
