@@ -82,7 +82,13 @@ def test_memory_grows_with_sequences(
     request = PlanRequest(length, engine, num_sequences=count, **chosen)
     few = memory(model, request, machine)
     many = memory(model, replace(request, num_sequences=count + more), machine)
-    assert few.high_bytes <= many.high_bytes
+    assert apart_from_rows(few) <= apart_from_rows(many)
+
+
+def apart_from_rows(memory: Memory) -> int:
+    """The upper end without llama.cpp's compute buffer: its rows are the ubatch rounded up to a multiple
+    of the slots, 520 for 26 but 513 for 27."""
+    return sum(term.high_bytes for term in memory.terms if term.name != "compute_buffer")
 
 
 @given(models, lengths, counts, options)

@@ -21,7 +21,11 @@ class Pricer(Protocol):
         ...
 
     def price(self, context_len: int, num_sequences: int) -> Priced:
-        """All memory for so many sequences of so many tokens; never falls as either grows."""
+        """All memory for so many sequences of so many tokens.
+
+        Never falls as either grows, but for a few rows of llama.cpp's compute buffer where more slots
+        divide the ubatch better.
+        """
         ...
 
 
