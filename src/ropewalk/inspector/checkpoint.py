@@ -42,7 +42,7 @@ def _exists(path: Path) -> bool:
 
 
 def _snapshot(folder: Path) -> Path:
-    """A repository's folder in the Hub's cache (``models--org--name``) stands for its snapshot of ``main``."""
+    """The Hub cache's folder of a repository (``models--org--name``) stands for its snapshot of ``main``."""
     reference = folder / "refs" / "main"
     if not reference.is_file():
         return folder
