@@ -57,6 +57,7 @@ class RopewalkApp(App[None]):
         self.reading: str | None = source
         self.failure: tuple[str, RopewalkError | OSError] | None = None
         self.running: dict[str, Callable[[], None]] = {}
+        self.shown_run: str | None = None
         for theme in THEMES.values():
             self.register_theme(theme)
         self.theme = DARK.name
@@ -133,6 +134,11 @@ class RopewalkApp(App[None]):
         """Show the screen of a place, unless a sheet is open over this one."""
         if isinstance(self.screen, RecordScreen):
             self.switch_mode(place)
+
+    def show_run(self, run_id: str) -> None:
+        """Open a stored run on the measure screen."""
+        self.shown_run = run_id
+        self.switch_mode("measure")
 
     def action_toggle_theme(self) -> None:
         """Light or dark."""

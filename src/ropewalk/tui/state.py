@@ -24,6 +24,14 @@ class Opened:
         """The last part of the path or Hub id."""
         return self.source.rstrip("/").rsplit("/", 1)[-1]
 
+    @property
+    def model(self) -> str:
+        """What an engine is given: the file itself where a folder holds a GGUF, else what was opened."""
+        path, files = self.checkpoint.path, self.checkpoint.files
+        if self.checkpoint.format == "gguf" and path is not None and path.is_dir() and files:
+            return str(path / files[0].name)
+        return self.source
+
 
 @dataclass(frozen=True, slots=True)
 class Device:

@@ -11,6 +11,7 @@ from ropewalk.inspector.records import LayerGroup
 from ropewalk.planner.records import Engine, Plan, PlanRequest
 from ropewalk.tui import places
 from ropewalk.tui.state import Device, Masks, Opened, first_request
+from ropewalk.tui.stored import Stored
 
 if TYPE_CHECKING:
     from ropewalk.planner.rope.table import RopeTable
@@ -37,10 +38,15 @@ class HeadsRow:
 
 
 class Work:
-    """What the application can have done. ``state`` is the folder where it keeps its list of recent ones."""
+    """What the application can have done.
 
-    def __init__(self, state: Path | None = None) -> None:
+    ``state`` is the folder for its list of recent checkpoints, ``runs`` the file of measurements (see
+    :class:`Stored`); None takes the user's own.
+    """
+
+    def __init__(self, *, state: Path | None = None, runs: Path | None = None) -> None:
         self._state = state
+        self.stored = Stored(runs)
 
     def open(self, source: str) -> Opened:
         """Read a checkpoint. Raises :class:`CheckpointError`."""
@@ -146,11 +152,11 @@ class Work:
         """Sources opened before, the latest first."""
         return places.recent(self._recent_path())
 
-    def folder(self, path: str) -> tuple[places.Entry, ...]:
+    def folder(self, path: str) -> tuple[places.Place, ...]:
         """What a folder holds. Raises OSError."""
         return places.folder_entries(Path(path))
 
-    def cached(self) -> tuple[places.Entry, ...]:
+    def cached(self) -> tuple[places.Place, ...]:
         """The models in the Hub's cache."""
         return places.cached_repositories()
 

@@ -1,10 +1,164 @@
-"""stub"""
+"""What to open: recent checkpoints, a folder, the Hub's cache, or what is typed."""
 
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+from textual import on, work
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, HorizontalGroup, Vertical
+from textual.content import Content
+from textual.widgets import Input, Label, Static
+
+from ropewalk.errors import RopewalkError
+from ropewalk.tui.places import Place
 from ropewalk.tui.screens.base import RecordScreen
+from ropewalk.tui.state import Desk
+from ropewalk.tui.text import clean, shown
+from ropewalk.tui.widgets.panel import Panel
+from ropewalk.tui.widgets.record_list import RecordList
+from ropewalk.tui.widgets.source_input import SourceInput
+from ropewalk.units import format_bytes
 
 
 class OpenScreen(RecordScreen):
+    """A line to type on, and three lists."""
+
     PLACE = "open"
+    CSS_PATH = "open.tcss"
+    AUTO_FOCUS = "#source"
+    HELP = (
+        "Type a path or a Hub id; tab completes it. In the lists, enter opens a checkpoint (◆) and goes "
+        "into a folder. Nothing but headers is read."
+    )
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("slash", "type", "type a path or Hub id", key_display="/"),
+        Binding("backspace", "parent", "parent folder"),
+        Binding("right", "into", "into the folder", show=False),
+        Binding("f5", "look", "look again", show=False),
+    ]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._folder = os.getcwd()
+        self._known: tuple[str, ...] = ()
+
+    def compose_body(self) -> ComposeResult:
+        """The line, why the last one could not be read, and the lists."""
+        with HorizontalGroup(id="typed"):
+            yield Label("open ")
+            yield SourceInput(self._complete, id="source")
+        yield Static(id="failure")
+        with Horizontal(id="body"):
+            with Vertical(id="left"):
+                yield Panel("Recent", RecordList(id="recent"), id="recent-panel")
+                yield Panel("Hub cache", RecordList(id="cached"), id="cached-panel")
+            yield Panel("Folder", RecordList(id="entries"), id="folder-panel")
+
+    def show(self, desk: Desk) -> None:
+        """Say why something could not be read, and look at what there is."""
+        failure = self.ropewalk.failure
+        words = self.query_one("#failure", Static)
+        words.display = failure is not None
+        if failure is not None:
+            words.update(failure_page(*failure))
+            self.query_one("#source", Input).value = failure[0]
+        self.action_look()
+
+    @work(thread=True, exclusive=True, group="places")
+    def action_look(self) -> None:
+        """Look at all places again."""
+        doing = self.ropewalk.doing
+        recent, cached = doing.recent(), doing.cached()
+        self.app.call_from_thread(self._show_known, recent, cached)
+        self._list(self._folder)
+
+    def _show_known(self, recent: tuple[str, ...], cached: tuple[Place, ...]) -> None:
+        self._known = (*recent, *(entry.source for entry in cached))
+        self.query_one("#recent", RecordList).show(
+            (Place(source, source, "checkpoint"), Content(clean(source))) for source in recent
+        )
+        self.query_one("#cached", RecordList).show((entry, entry_line(entry)) for entry in cached)
+        panel = self.query_one("#cached-panel")
+        total = sum(entry.bytes or 0 for entry in cached)
+        panel.border_subtitle = f"{format_bytes(total)} in {len(cached)}" if cached else "empty"
+
+    def _list(self, folder: str) -> None:
+        """In a worker: what a folder holds."""
+        try:
+            entries = self.ropewalk.doing.folder(folder)
+        except OSError as error:
+            self.app.call_from_thread(self.notify, f"{folder}: {error.strerror or error}", severity="error")
+        else:
+            self.app.call_from_thread(self._show_folder, folder, entries)
+
+    def _show_folder(self, folder: str, entries: tuple[Place, ...]) -> None:
+        self._folder = folder
+        self.query_one("#folder-panel").border_title = Content(clean(folder))
+        self.query_one("#entries", RecordList).show((entry, entry_line(entry)) for entry in entries)
+
+    @work(thread=True, exclusive=True, group="folder")
+    def _go_to(self, folder: str) -> None:
+        self._list(folder)
+
+    @on(Input.Submitted, "#source")
+    def _typed(self, event: Input.Submitted) -> None:
+        if event.value.strip():
+            self.ropewalk.read(event.value.strip())
+
+    @on(RecordList.Chosen)
+    def _chosen(self, event: RecordList.Chosen) -> None:
+        entry: Place = event.record
+        if entry.kind == "folder":
+            self._go_to(entry.source)
+        else:
+            self.ropewalk.read(entry.source)
+
+    def action_type(self) -> None:
+        """Type a path or a Hub id."""
+        self.query_one("#source").focus()
+
+    def action_parent(self) -> None:
+        """Up one folder."""
+        self._go_to(os.path.dirname(self._folder))
+
+    def action_into(self) -> None:
+        """Into the folder under the cursor, a checkpoint or not."""
+        entries = self.query_one("#entries", RecordList)
+        entry: Place | None = entries.record()
+        if entries.has_focus and entry is not None and os.path.isdir(entry.source):
+            self._go_to(entry.source)
+
+    def _complete(self, typed: str) -> str | None:
+        return self.ropewalk.doing.complete(typed, self._known)
+
+
+def entry_line(entry: Place) -> Content:
+    """``◆ Qwen3-8B  15.26 GiB`` or ``▸ models``."""
+    mark, style = ("◆", "$primary") if entry.kind == "checkpoint" else ("▸", "$grey")
+    size = "" if entry.bytes is None else f"  {format_bytes(entry.bytes)}"
+    return Content.assemble((mark, style), f" {clean(entry.name)}", (size, "$grey"))
+
+
+def failure_page(source: str, error: RopewalkError | OSError) -> Content:
+    """Why a checkpoint could not be read, with the places that the error names."""
+    code = error.code if isinstance(error, RopewalkError) else type(error).__name__
+    lines = [Content.assemble(("✗ ", "bold $error"), (code, "bold"), f"  {clean(str(error))}")]
+    lines += [
+        Content.assemble((f"  {name}  ", "$primary"), clean(shown(value)))
+        for name, value in _named(source, error)
+    ]
+    return Content("\n").join(lines)
+
+
+def _named(source: str, error: RopewalkError | OSError) -> Iterator[tuple[str, Any]]:
+    where = error.where if isinstance(error, RopewalkError) else {}
+    if "file" not in where:
+        yield "asked", source
+    yield from where.items()
 
 
 SCREEN = OpenScreen

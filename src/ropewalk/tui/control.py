@@ -1,0 +1,132 @@
+"""Holds, continues and ends a measurement that runs in another thread."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from ropewalk.serving import events
+from ropewalk.serving.process import send
+
+if TYPE_CHECKING:
+    from ropewalk.findings import Finding
+    from ropewalk.serving.client import ServerClient
+    from ropewalk.serving.launcher import RunningServer
+    from ropewalk.serving.records import LaunchSpec
+    from ropewalk.serving.report import ServerReport
+
+# Between these a run can be ended and is stored as interrupted; the others frame it.
+_INSIDE = (
+    events.ArmStarted,
+    events.ArmReady,
+    events.MemoryMarked,
+    events.PromptSent,
+    events.TrialEnded,
+    events.ArmEnded,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """The run waits, or goes on again."""
+
+    waiting: bool
+
+
+class Control:
+    """What a measurement calls with its events, and starts its servers by.
+
+    A pause takes hold at the next event: the server keeps its memory, and nothing is asked. An end stops
+    the server at once, even in the middle of a prompt; the trial that was under way is not counted.
+    """
+
+    def __init__(self, tell: Callable[[events.Event | Held], None]) -> None:
+        self._tell = tell
+        self._go = threading.Event()
+        self._go.set()
+        self._ended = False
+        self._server: RunningServer | None = None
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether the run was told to end."""
+        return self._ended
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether the run was told to wait."""
+        return not self._go.is_set()
+
+    def pause(self) -> None:
+        """Wait at the next event."""
+        self._go.clear()
+
+    def go_on(self) -> None:
+        """Wait no longer."""
+        self._go.set()
+
+    def end(self) -> None:
+        """End the run; returns at once."""
+        self._ended = True
+        self._go.set()
+        server = self._server
+        if server is not None:
+            send([server.pid], signal.SIGTERM)
+
+    def __call__(self, event: events.Event) -> None:
+        """Tell an event, in the thread of the run; wait or end there if that was asked for."""
+        self._tell(event)
+        if not isinstance(event, _INSIDE):
+            return
+        if not self._go.is_set():
+            self._tell(Held(True))
+            self._go.wait()
+            self._tell(Held(False))
+        self._require_going()
+
+    def start(self, spec: LaunchSpec, log_path: Path) -> HeldServer:
+        """Start a server that :meth:`end` can reach, even before it is ready."""
+        from ropewalk.serving.launcher import start
+
+        server = start(spec, log_path=log_path, on_log=lambda line: self._require_going())
+        self._server = server
+        return HeldServer(server, self)
+
+    def release(self) -> None:
+        """The server is gone."""
+        self._server = None
+        self._require_going()
+
+    def _require_going(self) -> None:
+        if self._ended:
+            raise KeyboardInterrupt  # what ends a run from the keyboard, and is stored as interrupted
+
+
+class HeldServer:
+    """A running server as a measurement sees it; leaving it looks whether the run was told to end."""
+
+    def __init__(self, server: RunningServer, control: Control) -> None:
+        self._server, self._control = server, control
+        self.pid: int = server.pid
+        self.ready_seconds: float = server.ready_seconds
+        self.report: ServerReport = server.report
+        self.client: ServerClient = server.client
+        self.findings: tuple[Finding, ...] = server.findings
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._server.stop()
+        self._control.release()
+
+    def require_alive(self) -> None:
+        """Raise :class:`EngineFailedError` if the server has ended by itself."""
+        self._server.require_alive()
