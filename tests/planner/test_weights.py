@@ -106,6 +106,30 @@ def test_mtp_layers_must_be_there() -> None:
         shape_of(qwen3_8b(), mtp=True)
 
 
+def test_a_quantised_config_counts_bits_and_scales() -> None:
+    """Qwen3-8B in fp8: blocks at one byte, scales of 128 x 128 left out, embedding and head at two."""
+    stated = {"method": "fp8", "bits": 8, "group_size": [128, 128], "format": "e4m3"}
+    bare = replace(qwen3_8b(quantization=stated), weights=None, block=None)
+    weights = shape_of(bare).weights
+    assert (weights.embedding, sum(weights.layers)) == (1_244_659_712, 36 * 192_937_984)
+    grouped = replace(qwen3_8b(quantization={"bits": 4, "group_size": 64}), weights=None, block=None)
+    assert sum(shape_of(grouped).weights.layers) == 36 * int(192_937_984 * 4.25 / 8)
+
+
+def test_blocks_that_mix_or_feed_forward() -> None:
+    """Nemotron-H: a block that keeps nothing is a feed-forward, and the others have none."""
+    layers = (attention([0], kv=4, dim=16, heads=4), LayerGroup("none", 1, (1,)))
+    weights = shape_of(inspection(layers, hidden=64, inner=256, vocab=10, heads=4)).weights
+    assert weights.layers == (2 * 4 * 64 * 64, 2 * 3 * 64 * 256)
+
+
+def test_experts_as_wide_as_the_feed_forward() -> None:
+    """Mixtral states one width."""
+    layers = (attention(range(1), kv=4, dim=16, heads=4),)
+    model = inspection(layers, hidden=64, inner=256, vocab=10, heads=4, num_experts=8, num_experts_per_tok=2)
+    assert shape_of(model).weights.experts == (2 * 8 * 3 * 64 * 256,)
+
+
 def test_towers_and_drafts_are_apart() -> None:
     model = inspection(
         qwen3_8b().layers, hidden=64, inner=64, vocab=64, heads=32, weights=WEIGHTS, mtp_layers=1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from ropewalk.errors import CheckpointError, UsageError
@@ -39,7 +40,8 @@ def shape_of(
         dtype_bytes=_COMPUTE_BYTES.get(str(inspection.value("dtype")), 2),
         num_experts=_count(inspection, "num_experts"),
         num_experts_per_tok=_count(inspection, "num_experts_per_tok"),
-        expert_len=_count(inspection, "moe_intermediate_size"),
+        # Where experts have no width of their own they have the feed-forward's (Mixtral, gpt-oss).
+        expert_len=_count(inspection, "moe_intermediate_size") or _count(inspection, "intermediate_size"),
         shared_expert_len=_shared_expert_len(inspection),
         tied=bool(inspection.value("tie_word_embeddings")),
         mtp_layers=_count(inspection, "mtp_layers"),
@@ -57,8 +59,18 @@ def shape_of(
         projector_bytes=projector.checkpoint.tensor_bytes if projector else weights.towers if weights else 0,
     )
     if weights is None:
-        shape = replace(shape, weights=estimated_weights(shape))
+        shape = replace(shape, weights=estimated_weights(shape, bits=_bits(inspection)))
     return replace(shape, draft=_draft(shape, draft, mtp=mtp))
+
+
+def _bits(inspection: Inspection) -> float | None:
+    """Bits per weight with a scale of two bytes per group; None where nothing says it is quantised."""
+    stated = inspection.value("quantization")
+    bits = stated.get("bits") if isinstance(stated, Mapping) else None
+    if not isinstance(bits, int | float):
+        return None
+    group = stated.get("group_size")
+    return bits + 16 / group if isinstance(group, int) and group > 0 else bits
 
 
 def _draft(shape: ModelShape, draft: Inspection | None, *, mtp: bool) -> Draft | None:

@@ -16,7 +16,7 @@ def linear_parameters(shape: ModelShape) -> int:
     """
     if shape.active_parameters is None or shape.block is None:
         used = _feed_forward_parameters(shape) + _chosen(shape, _expert_parameters(shape))
-        return sum(_mixers_by_block(shape)) + used * shape.num_layers
+        return sum(_mixers_by_block(shape)) + used * len(_feed_forward_blocks(shape))
     tables = shape.vocab_size * shape.hidden_size * (1 if shape.tied else 2)
     vectors = sum(tensor.parameters for tensor in shape.block.tensors if len(tensor.shape) < 2)
     return max(0, shape.active_parameters - tables - vectors * shape.num_layers - shape.hidden_size)
@@ -27,28 +27,43 @@ def _chosen(shape: ModelShape, experts: int) -> int:
     return experts * shape.num_experts_per_tok // shape.num_experts if shape.num_experts else experts
 
 
-def estimated_weights(shape: ModelShape) -> WeightBytes:
-    """What the weights of a bare config take at the model's dtype: an estimate, no tensor was read."""
-    width = shape.dtype_bytes
-    table = shape.vocab_size * shape.hidden_size * width
-    mixers = _mixers_by_block(shape)
-    experts = _expert_parameters(shape)
-    rest = _feed_forward_parameters(shape)
+def estimated_weights(shape: ModelShape, *, bits: float | None = None) -> WeightBytes:
+    """What the weights of a bare config take: an estimate, no tensor was read.
+
+    ``bits`` per parameter of the blocks where they are quantised, scales included; embedding and head
+    stay at the model's dtype.
+    """
+    table = shape.vocab_size * shape.hidden_size * shape.dtype_bytes
+    width = bits / 8 if bits else shape.dtype_bytes
+    layers = _mixers_by_block(shape)
+    experts = [0] * len(layers)
+    rest, routed = _feed_forward_parameters(shape), _expert_parameters(shape)
+    for index in _feed_forward_blocks(shape):
+        layers[index] += rest + routed
+        experts[index] = routed
     return WeightBytes(
         embedding=table,
         output_head=0 if shape.tied else table,
         other=0,
-        layers=tuple((mixer + rest + experts) * width for mixer in mixers),
-        experts=(experts * width,) * len(mixers),
+        layers=tuple(int(count * width) for count in layers),
+        experts=tuple(int(count * width) for count in experts),
         mtp=0,
         towers=0,
     )
+
+
+def _feed_forward_blocks(shape: ModelShape) -> list[int]:
+    """Blocks with a feed-forward: all, or those that keep nothing where each block is one of the two."""
+    alone = [index for group in shape.layers if group.kind == "none" for index in group.indices]
+    return alone or list(range(shape.num_layers))
 
 
 def _mixers_by_block(shape: ModelShape) -> list[int]:
     """Parameters of what mixes tokens in each block: self-attention and cross-attention may share one."""
     mixers = [0] * shape.num_layers
     for group in shape.layers:
+        if group.kind == "none":
+            continue
         for index in group.indices:
             mixers[index] += _mixer_parameters(shape, group)
     return mixers
