@@ -167,15 +167,22 @@ def measure(
     """Serve each arm in turn and measure recall, memory and speed on identical prompts.
 
     ``arms``: ``shipped``, ``auto`` (what the plan decides), ``yarn:F``, ``unscaled``. ``settings`` are
-    the fields of :class:`ropewalk.serving.measure.MeasureSettings`. The run is written to the store as
-    it goes; ``resume`` continues one. Raises :class:`CheckpointError`, :class:`EngineError`.
+    the fields of :class:`ropewalk.serving.measure.MeasureSettings`; where cores are busy and no ``threads``
+    are given, the engine takes as many as are idle. The run is written to the store as it goes; ``resume``
+    continues one. Raises :class:`CheckpointError`, :class:`EngineError`.
     """
+    from ropewalk.serving.devices import this_machine
     from ropewalk.serving.engines import pick_engine
+    from ropewalk.serving.idle import idle_cores
     from ropewalk.serving.measure import MeasureSettings, run_measurement
     from ropewalk.serving.store import RunStore, default_store_path
 
     inspection = inspect(source)
     build = pick_engine(default_engine(inspection), path=engine_path)
+    if settings.get("threads") is None:
+        cores = this_machine().cores
+        idle = idle_cores(cores)
+        settings["threads"] = idle if idle < cores else None
     with RunStore(store or default_store_path()) as runs:
         return run_measurement(
             inspection,

@@ -132,7 +132,8 @@ def test_a_model_that_recalls_hits_everywhere(bench: Bench) -> None:
     assert run.status == "finished"
     assert [arm.label for arm in run.arms] == ["as shipped", "YaRN 1.5", "unscaled"]
     assert [arm.context_reported for arm in run.arms] == [8192, 12288, 12288]
-    assert all(outcomes(run, arm, length) == ["hit"] * 5 for arm in ARMS for length in (400, 700))
+    assert all(outcomes(run, arm, 700) == ["hit"] * 5 for arm in ARMS)
+    assert [outcomes(run, arm, 400) for arm in ARMS] == [["hit"] * 5, ["hit"] * 5, []]
     assert [point.length for point in run.arms[0].speed] == [400, 700]
     assert all(server.stopped for server in bench.servers)
 
@@ -155,8 +156,20 @@ def test_arms_are_asked_the_very_same_prompts(bench: Bench) -> None:
         ]
         for arm in ARMS
     ]
-    assert hashes[0] == hashes[1] == hashes[2]
+    assert hashes[0] == hashes[1]
+    assert hashes[2] == hashes[0][5:]
     assert len(set(hashes[0])) == 10
+
+
+def test_without_scaling_only_what_lies_beyond_the_arm_as_shipped_is_asked(bench: Bench) -> None:
+    run = bench.measure(replace(SMALL, lengths=(400, 8192, 12000)))
+    assert [sorted({cell.length for cell in arm.cells}) for arm in run.arms] == [
+        [400, 8192, 12000],  # the last two refused: they leave no room for an answer
+        [400, 8192, 12000],
+        [8192, 12000],
+    ]
+    alone = bench.measure(replace(SMALL, lengths=(400, 700)), arms=("unscaled",))
+    assert {cell.length for cell in alone.arms[0].cells} == {400, 700}
 
 
 def test_a_length_beyond_the_context_is_asked_once_and_refused(bench: Bench) -> None:

@@ -207,7 +207,8 @@ class ArmRun:
 
     def _next_step(self) -> Step | None:
         session = self.session
-        return next(open_steps(session.settings, session.lengths, session.trials[self.arm.name]), None)
+        lengths = session.lengths_of(self.arm)
+        return next(open_steps(session.settings, lengths, session.trials[self.arm.name]), None)
 
     def _announce(self, step: Step, prompt: Prompt, *, is_fresh: bool) -> None:
         pace = self.session.pace

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,6 +49,19 @@ def distinct(arms: Iterable[Arm]) -> tuple[list[Arm], list[tuple[Arm, Arm]]]:
         else:
             doubles.append((arm, same))
     return kept, doubles
+
+
+def own_lengths(arm: Arm, arms: Iterable[Arm], lengths: Sequence[int]) -> tuple[int, ...]:
+    """The prompt lengths at which this arm can tell something that no other one tells.
+
+    Without scaling, a prompt within the context of the arm as shipped is computed just as there: only what
+    lies beyond is asked, or the longest where nothing does.
+    """
+    shipped = next((other for other in arms if other.name == "shipped"), None)
+    if arm.name != "unscaled" or shipped is None:
+        return tuple(lengths)
+    beyond = tuple(length for length in lengths if length >= shipped.plan.context_len)
+    return beyond or tuple(lengths[-1:])
 
 
 def _serves_alike(plan: Plan, other: Plan) -> bool:

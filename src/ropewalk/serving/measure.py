@@ -71,7 +71,8 @@ def run_measurement(
     weights = fingerprint(model, inspection.checkpoint.files)
     if frame is None:
         frame = _new_frame(inspection, planned, context_len=context_len, weights=weights, settings=settings)
-        frame = replace(frame, findings=tuple(_double_finding(*double) for double in doubles))
+        notes = (*(_double_finding(*double) for double in doubles), *_thread_findings(frame, settings))
+        frame = replace(frame, findings=notes)
         store.create(frame)
     _require_same_weights(frame, weights)
     session = Session(
@@ -157,6 +158,15 @@ def _require_same_weights(frame: Measurement, weights: str) -> None:
             code="run_not_resumable",
             where={"run": frame.run_id, "measured": frame.checkpoint_fingerprint, "given": weights},
         )
+
+
+def _thread_findings(frame: Measurement, settings: MeasureSettings) -> tuple[Finding, ...]:
+    """Speed is that of the threads used, which may be fewer than a server would take by itself."""
+    if settings.threads is None or settings.threads >= frame.machine.cores:
+        return ()
+    message = f"measured with {settings.threads} of {frame.machine.cores} cores: a quiet machine is faster"
+    where = {"threads": settings.threads, "cores": frame.machine.cores}
+    return (Finding("fewer_threads", "info", message, where),)
 
 
 def _double_finding(arm: Arm, same: Arm) -> Finding:

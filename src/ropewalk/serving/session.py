@@ -9,7 +9,7 @@ from typing import Any
 from ropewalk import jsonio
 from ropewalk.findings import Finding
 from ropewalk.inspector.records import Inspection
-from ropewalk.serving.arms import Arm
+from ropewalk.serving.arms import Arm, own_lengths
 from ropewalk.serving.events import ArmEnded, Event, GridChosen, Progress, TrialEnded
 from ropewalk.serving.pace import Pace
 from ropewalk.serving.records import ArmResult, EngineBuild, Measurement, Trial
@@ -52,6 +52,10 @@ class Session:
         assert self.settings.lengths is not None  # noqa: S101
         return self.settings.lengths
 
+    def lengths_of(self, arm: Arm) -> tuple[int, ...]:
+        """The prompt lengths that this arm is asked at."""
+        return own_lengths(arm, self.arms, self.lengths)
+
     def note(self, *findings: Finding, **changes: Any) -> None:
         """Change the run's own record, and store it."""
         self.frame = replace(self.frame, findings=(*self.frame.findings, *findings), **changes)
@@ -93,7 +97,7 @@ class Session:
     def _open(self, arm: Arm) -> Iterable[Step]:
         if arm.name in self.ended or arm.plan.rope.decision == "refuse":
             return ()
-        lengths = served(self.lengths, arm.plan.context_len, self.settings)
+        lengths = served(self.lengths_of(arm), arm.plan.context_len, self.settings)
         return open_steps(self.settings, lengths, self.trials[arm.name])
 
 

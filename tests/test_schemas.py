@@ -1,0 +1,47 @@
+"""The JSON Schema of every record is committed and current.
+
+``python tests/test_schemas.py`` writes ``docs/schemas`` anew after a record has changed.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ropewalk.inspector.records import Inspection
+from ropewalk.jsonio import schema_of
+from ropewalk.planner.records import Plan
+from ropewalk.serving.records import LaunchSpec, Measurement
+
+FOLDER = Path(__file__).parents[1] / "docs" / "schemas"
+RECORDS: dict[str, type[Any]] = {
+    "inspection": Inspection,
+    "plan": Plan,
+    "launch": LaunchSpec,
+    "measurement": Measurement,
+}
+
+
+def rendered(record: type[Any]) -> str:
+    return json.dumps(schema_of(record), indent=2) + "\n"
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_the_committed_schema_is_current(name: str) -> None:
+    committed = FOLDER / f"{name}.json"
+    assert committed.read_text() == rendered(RECORDS[name]), "run: python tests/test_schemas.py"
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_a_record_names_its_schema(name: str) -> None:
+    default = schema_of(RECORDS[name])["properties"]["schema"]["default"]
+    assert default == f"ropewalk.{name}/1"
+
+
+if __name__ == "__main__":
+    FOLDER.mkdir(exist_ok=True)
+    for name, record in RECORDS.items():
+        (FOLDER / f"{name}.json").write_text(rendered(record))
