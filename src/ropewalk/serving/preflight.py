@@ -7,7 +7,7 @@ engine's own ``--help``.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -72,8 +72,14 @@ class _Flight:
 
 def preflight(plan: Plan, spec: LaunchSpec, inspection: Inspection) -> tuple[PreflightItem, ...]:
     """Every check, in the order in which a start would fail."""
+    return tuple(checks(plan, spec, inspection))
+
+
+def checks(plan: Plan, spec: LaunchSpec, inspection: Inspection) -> Iterator[PreflightItem]:
+    """The same one by one, each when it has been made; asking an engine for its flags takes a moment."""
     flight = _Flight(plan, spec, inspection)
-    return tuple(PreflightItem(name, *check(flight)) for name, check in _CHECKS.items())
+    for name, check in _CHECKS.items():
+        yield PreflightItem(name, *check(flight))
 
 
 def require_passed(items: Sequence[PreflightItem]) -> None:
