@@ -115,7 +115,7 @@ def index_file(rng: Random) -> bytes:
     names = [f"model-{number:05d}-of-00003.safetensors" for number in (1, 2, 3)]
     weight_map = {f"w{number}": rng.choice(names) for number in range(rng.randint(0, 4))}
     index = {"metadata": {"total_size": rng.choice(NUMBERS)}, "weight_map": weight_map}
-    return damaged_json(rng, json.dumps(index)).encode("utf-8", "surrogatepass")
+    return damaged_json(rng, json.dumps(index, indent=rng.choice([None, 2]))).encode("utf-8", "surrogatepass")
 
 
 SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}

@@ -16,6 +16,7 @@ from ropewalk.inspector.cursor import Cursor
 from ropewalk.inspector.dtypes import BITS
 from ropewalk.inspector.ggml_types import GGML_TYPES
 from ropewalk.inspector.gguf import parse_gguf
+from ropewalk.inspector.index import parse_index
 from ropewalk.inspector.records import SkippedArray
 from ropewalk.inspector.safetensors import SNIFF_BYTES, HeaderReader
 
@@ -157,3 +158,27 @@ def test_gguf_round_trip(
     read = zip(file.columns.names, file.columns.dtypes, file.columns.shapes, strict=True)
     assert list(read) == [(name, dtype, tuple(shape)) for name, dtype, shape in specs]
     assert all(start % writer.alignment == 0 for start in file.columns.offsets)
+
+
+@given(
+    st.dictionaries(TEXT, st.sampled_from(["a.safetensors", "b.safetensors"]), min_size=1),
+    st.sampled_from([None, 0, 1, 2, 4, "\t"]),
+    st.booleans(),
+    st.booleans(),
+)
+def test_an_index_in_any_layout(
+    weight_map: dict[str, str], indent: int | str | None, ascii_only: bool, map_first: bool
+) -> None:
+    parts: list[tuple[str, Any]] = [("metadata", {"total_size": 5}), ("weight_map", weight_map)]
+    data = dict(reversed(parts) if map_first else parts)
+    index = parse_index(json.dumps(data, indent=indent, ensure_ascii=ascii_only).encode(), file="f")
+    assert index.total_bytes == 5
+    assert {name: shard for shard, names in index.shards.items() for name in names} == weight_map
+
+
+@given(st.integers(1, 2000), st.integers(0, 200))
+def test_an_index_of_many_blocks(count: int, padding: int) -> None:
+    weight_map = {f"layer.{'x' * padding}.{number}": f"{number % 7}.safetensors" for number in range(count)}
+    raw = json.dumps({"metadata": {}, "weight_map": weight_map}, indent=2).encode()
+    index = parse_index(raw, file="f")
+    assert {name: shard for shard, names in index.shards.items() for name in names} == weight_map

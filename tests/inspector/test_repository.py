@@ -143,6 +143,37 @@ def test_an_index_that_is_none(text: str, sharded: Path) -> None:
     assert caught.value.where["file"] == INDEX
 
 
+LINES = [
+    '{\n "weight_map": {\n  "a": "x.safetensors"\n }\n} {}',
+    '{\n "weight_map": {\n  "a": "x.safetensors",\n }\n}',
+    '{\n "weight_map": {\n  "a": "x.safetensors"\n }\n',
+    '{\n "weight_map": {\n  "a": "x.safetensors";\n  "b": "x.safetensors"\n }\n}',
+    '{\n "weight_map": {\n  "a": "x.safetensors"\n  "b": "x.safetensors"\n }\n}',
+    '{\n "weight_map": {\n  "a": 5,\n  "b": "x.safetensors"\n }\n}',
+    '[\n "weight_map": {\n  "a": "x.safetensors"\n }\n}',
+    '{\n x "weight_map": {\n  "a": "x.safetensors"\n }\n}',
+]
+
+
+@pytest.mark.parametrize("text", LINES)
+def test_an_index_that_only_looks_like_one(text: str, sharded: Path) -> None:
+    """An index is read by lines where it can be; what is no JSON must not pass."""
+    (sharded / INDEX).write_text(text)
+    with pytest.raises(CheckpointError) as caught:
+        open_checkpoint(sharded)
+    assert caught.value.code == "index_malformed"
+
+
+def test_a_name_that_the_index_gives_twice(sharded: Path) -> None:
+    """The last one counts, as for everybody who reads JSON; nothing is counted twice."""
+    write_tensors(sharded / SECOND, [A, B])
+    pairs = f'"a": "{FIRST}",\n    "b": "{SECOND}",\n    "a": "{SECOND}"'
+    (sharded / INDEX).write_text('{\n  "weight_map": {\n    ' + pairs + "\n  }\n}\n")
+    checkpoint = open_checkpoint(sharded)
+    assert [(tensor.name, tensor.file) for tensor in checkpoint.tensors] == [("a", SECOND), ("b", SECOND)]
+    assert codes(sharded) == ["duplicate_weights"]
+
+
 UNSAFE = [
     "../other.safetensors",
     "/etc/other.safetensors",
