@@ -50,7 +50,7 @@ class RopewalkApp(App[None]):
         Binding("ctrl+q", "quit", "quit", show=False, priority=True),
     ]
 
-    def __init__(self, source: str | None = None, *, doing: Work | None = None) -> None:
+    def __init__(self, source: str | None = None, *, doing: Work | None = None, light: bool = False) -> None:
         super().__init__()
         self.doing = doing or Work()
         self.desk = Desk()
@@ -60,7 +60,7 @@ class RopewalkApp(App[None]):
         self.shown_run: str | None = None
         for theme in THEMES.values():
             self.register_theme(theme)
-        self.theme = DARK.name
+        self.theme = LIGHT.name if light else DARK.name
 
     def on_mount(self) -> None:
         """Read what the command line named, else ask."""
@@ -118,7 +118,7 @@ class RopewalkApp(App[None]):
         except RopewalkError as error:
             plan, problem = None, error
         if not get_current_worker().is_cancelled:
-            self.call_from_thread(self._planned, replace(desk, plan=plan, problem=problem))
+            self.call_from_thread(self._planned, replace(desk, plan=plan, planned=request, problem=problem))
 
     def _planned(self, desk: Desk) -> None:
         """Show the plan, if it is still what is asked for."""
@@ -164,6 +164,11 @@ class RopewalkApp(App[None]):
     def _quit_if(self, agreed: bool | None) -> None:
         if agreed:
             self._stop_all()
+
+    def on_unmount(self) -> None:
+        """Leave nothing running, however the application ends."""
+        for stop in list(self.running.values()):
+            stop()
 
     @work(thread=True, group="quit")
     def _stop_all(self) -> None:

@@ -59,14 +59,20 @@ class Masks:
 class Desk:
     """The state of the application: what is open, what is asked, and the last plan for it.
 
-    ``problem`` is why there is no plan for what is asked.
+    ``planned`` is what the plan was made for, ``problem`` why there is none for that.
     """
 
     opened: Opened | None = None
     request: PlanRequest | None = None
     plan: Plan | None = None
+    planned: PlanRequest | None = None
     problem: RopewalkError | None = None
     devices: tuple[Device, ...] = ()
+
+    @property
+    def is_planned(self) -> bool:
+        """Whether the plan is for what is asked now."""
+        return self.plan is not None and self.planned == self.request
 
 
 def first_request(opened: Opened, engine: Engine) -> PlanRequest:

@@ -10,11 +10,13 @@ from ropewalk import core
 from ropewalk.inspector.records import LayerGroup
 from ropewalk.planner.records import Engine, Plan, PlanRequest
 from ropewalk.tui import places
+from ropewalk.tui.serverrun import Serving
 from ropewalk.tui.state import Device, Masks, Opened, first_request
 from ropewalk.tui.stored import Stored
 
 if TYPE_CHECKING:
     from ropewalk.planner.rope.table import RopeTable
+    from ropewalk.serving.here import Here
 
 REACH_SEQUENCES = (1, 2, 4, 8)
 
@@ -46,7 +48,9 @@ class Work:
 
     def __init__(self, *, state: Path | None = None, runs: Path | None = None) -> None:
         self._state = state
+        self._looked: dict[Engine, Here] = {}
         self.stored = Stored(runs)
+        self.serving = Serving()
 
     def open(self, source: str) -> Opened:
         """Read a checkpoint. Raises :class:`CheckpointError`."""
@@ -72,20 +76,24 @@ class Work:
 
     def plan(self, opened: Opened, request: PlanRequest) -> Plan:
         """The plan with its command. Raises :class:`RopewalkError` for what cannot be planned."""
-        from ropewalk.planner.plan import make_plan
-        from ropewalk.serving.engines import launch_record
+        from ropewalk.serving.here import plan_here
 
-        return launch_record(make_plan(opened.inspection, request))
+        return plan_here(opened.inspection, request, self._here(request.engine))
+
+    def _here(self, engine: Engine) -> Here:
+        """The engine and the devices of this machine: looked for once, which may take a second."""
+        from ropewalk.serving.here import look_here
+
+        if engine not in self._looked:
+            self._looked[engine] = look_here(engine)
+        return self._looked[engine]
 
     def reach(self, opened: Opened, request: PlanRequest) -> tuple[ReachRow, ...]:
         """How far the budget reaches in each cache type, for several numbers of sequences."""
-        from ropewalk.planner.plan import make_plan
-
         if request.memory_bytes is None:
             return ()
         tables = [
-            make_plan(opened.inspection, replace(request, num_sequences=count)).fit.table
-            for count in REACH_SEQUENCES
+            self.plan(opened, replace(request, num_sequences=count)).fit.table for count in REACH_SEQUENCES
         ]
         return tuple(
             ReachRow(rows[0].cache_type, tuple(row.max_context_len for row in rows))
@@ -132,8 +140,6 @@ class Work:
 
     def what_if_heads(self, opened: Opened, request: PlanRequest) -> tuple[HeadsRow, ...]:
         """The cache for every number of KV heads that divides the query heads; none for latent attention."""
-        from ropewalk.planner.plan import make_plan
-
         inspection = opened.inspection
         query, actual = inspection.value("num_attention_heads"), inspection.value("num_key_value_heads")
         if not isinstance(query, int) or not any(map(_has_heads, inspection.layers)):
@@ -144,7 +150,8 @@ class Work:
                 replace(group, num_key_value_heads=count) if _has_heads(group) else group
                 for group in inspection.layers
             )
-            kv = make_plan(replace(inspection, layers=groups), request).memory.kv
+            changed = replace(opened, inspection=replace(inspection, layers=groups))
+            kv = self.plan(changed, request).memory.kv
             rows.append(HeadsRow(count, kv.bytes_per_token, kv.logical_bytes, count == actual))
         return tuple(rows)
 

@@ -97,8 +97,8 @@ class PlanScreen(RecordScreen):
         elif desk.plan is not None:
             self._show_length(desk.plan)
             self._show_plan(desk.plan)
-            if desk.plan.request == desk.request:
-                self._look_further(desk.opened, desk.plan)
+            if desk.is_planned:
+                self._look_further(desk.opened, desk.request, desk.plan)
 
     def _show_wishes(self, desk: Desk, request: PlanRequest) -> None:
         values = {
@@ -148,10 +148,10 @@ class PlanScreen(RecordScreen):
         self.query_one("#memory-panel").border_subtitle = _cache_words(plan)
 
     @work(thread=True, exclusive=True, group="further")
-    def _look_further(self, opened: Opened, plan: Plan) -> None:
+    def _look_further(self, opened: Opened, request: PlanRequest, plan: Plan) -> None:
         """What takes longer than a key press: other numbers of sequences, and the mask."""
         doing, worker = self.ropewalk.doing, get_current_worker()
-        rows, masks = doing.reach(opened, plan.request), doing.masks(opened, plan)
+        rows, masks = doing.reach(opened, request), doing.masks(opened, plan)
         if not worker.is_cancelled:
             self.app.call_from_thread(self._show_further, rows, masks)
 

@@ -1,0 +1,82 @@
+"""The log of an engine: follows its end, and shows only lines with the words that are searched for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from rich.segment import Segment
+from textual.binding import Binding, BindingType
+from textual.geometry import Size
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+
+from ropewalk.tui.style import stylesheet
+from ropewalk.tui.text import clean
+
+_WIDEST = 1000
+_ALARMS = ("error", " E ", "failed", "abort")
+
+
+class LogView(ScrollView, can_focus=True):
+    """Lines that are drawn when they are seen."""
+
+    DEFAULT_CSS = stylesheet(__file__)
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"log-view--alarm"}
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("end,G", "follow", "end", show=False),
+        Binding("j", "scroll_down", "down", show=False),
+        Binding("k", "scroll_up", "up", show=False),
+    ]
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._lines: Sequence[str] = ()
+        self._found: Sequence[str] = ()
+        self._words: list[str] = []
+        self._follows = True
+
+    @property
+    def found(self) -> Sequence[str]:
+        """The lines that are shown."""
+        return self._found
+
+    def show(self, lines: Sequence[str]) -> None:
+        """Draw these lines; the view stays at the end if it was there."""
+        if lines is not self._lines:
+            self._lines = lines
+            self._find()
+
+    def search(self, text: str) -> None:
+        """Show the lines that contain every word, whatever their case."""
+        self._words = text.lower().split()
+        self._find()
+
+    def _find(self) -> None:
+        self._found = [line for line in self._lines if all(word in line.lower() for word in self._words)]
+        widest = max((len(line) for line in self._found), default=0)
+        self.virtual_size = Size(min(widest, _WIDEST), len(self._found))
+        self.refresh()
+        if self._follows:
+            self.call_after_refresh(self.scroll_end, animate=False, immediate=True)
+
+    def render_line(self, y: int) -> Strip:
+        """The line that is there after scrolling."""
+        left, top = self.scroll_offset
+        place = top + y
+        if place >= len(self._found):
+            return Strip.blank(self.size.width, self.rich_style)
+        line = clean(self._found[place])[:_WIDEST]
+        is_alarm = any(word in line for word in _ALARMS)
+        style = self.get_component_rich_style("log-view--alarm") if is_alarm else self.rich_style
+        strip = Strip([Segment(line, style)])
+        return strip.crop_extend(left, left + self.size.width, self.rich_style)
+
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        """Whoever scrolls back is left alone until the end is in sight again."""
+        super().watch_scroll_y(old_value, new_value)
+        self._follows = new_value >= self.max_scroll_y
+
+    def action_follow(self) -> None:
+        """To the end, and stay there."""
+        self.scroll_end(animate=False, immediate=True)
