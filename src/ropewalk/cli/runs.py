@@ -8,8 +8,8 @@ import click
 
 from ropewalk.cli import output
 from ropewalk.cli.command import Command, json_option, option
-from ropewalk.cli.documents import RunList
 from ropewalk.cli.params import FILE
+from ropewalk.documents import RunList
 from ropewalk.errors import RunStoreError, UsageError
 from ropewalk.serving.store import RunStore, default_store_path, trials_csv
 

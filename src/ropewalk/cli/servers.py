@@ -6,7 +6,7 @@ import click
 
 from ropewalk.cli import output
 from ropewalk.cli.command import Command, json_option
-from ropewalk.cli.documents import ServerList
+from ropewalk.documents import ServerList
 from ropewalk.serving.detached import detached_servers
 
 

@@ -13,7 +13,7 @@ import click
 from ropewalk import core
 from ropewalk.cli import output
 from ropewalk.cli.command import Command, checkpoint_argument, json_option, option
-from ropewalk.cli.documents import TensorList
+from ropewalk.documents import TensorList
 from ropewalk.errors import UsageError
 from ropewalk.inspector.records import Checkpoint
 from ropewalk.inspector.tensors import Tensor, TensorTable

@@ -1,4 +1,4 @@
-"""Documents that only the command line prints: lists of records of the other parts."""
+"""Lists of records, as the command line and the HTTP service give them."""
 
 from __future__ import annotations
 
