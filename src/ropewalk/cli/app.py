@@ -44,7 +44,7 @@ COMMANDS: dict[str, dict[str, str]] = {
         "engine": "Install an engine.",
     },
 }
-NOT_BUILT = frozenset({"attend", "api"})
+NOT_BUILT = frozenset({"attend"})
 
 EXIT_STATUS = """
 0  done, verdict positive

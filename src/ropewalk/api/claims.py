@@ -1,0 +1,64 @@
+"""Which runs a worker holds: a lock on a file for each, which the system lets go however the worker ends.
+
+A run that is stored as running while nobody holds its file was cut off: killed, or by a power failure.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import IO
+
+from ropewalk.errors import UsageError
+from ropewalk.serving.store import RunStore
+
+
+class RunActiveError(UsageError):
+    """The run is being measured."""
+
+    http_status = 409
+    default_code = "run_active"
+
+
+def claims_dir(store: Path) -> Path:
+    """Where the files are: beside the store. Workers run in it, so that no name of a client's is a path."""
+    return store.parent / "jobs"
+
+
+@contextlib.contextmanager
+def claim(store: Path, run_id: str) -> Iterator[None]:
+    """Hold a run. Raises :class:`RunActiveError` where another process does."""
+    path = claims_dir(store) / f"{run_id}.lock"
+    with path.open("w") as file:
+        if not _lock(file):
+            raise RunActiveError(f"run {run_id} is being measured", where={"run": run_id})
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)
+
+
+def mark_lost_runs(store: Path) -> None:
+    """Store as interrupted what was cut off. Raises :class:`RunStoreError`."""
+    for path in claims_dir(store).glob("*.lock"):
+        with path.open("w") as file:
+            if _lock(file):
+                _mark(store, path.stem)
+                path.unlink(missing_ok=True)
+
+
+def _mark(store: Path, run_id: str) -> None:
+    with RunStore(store) as runs:
+        if run_id in (run.run_id for run in runs.runs() if run.status == "running"):
+            runs.update(replace(runs.frame(run_id), status="interrupted"))
+
+
+def _lock(file: IO[str]) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

@@ -1,0 +1,158 @@
+"""``/v1/runs``: past measurements, and those under way."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+
+from ropewalk.api.bodies import RunBody, body_of
+from ropewalk.api.claims import RunActiveError
+from ropewalk.api.jobs import JobEvent
+from ropewalk.api.openapi import takes
+from ropewalk.api.orders import MeasureOrder
+from ropewalk.api.problems import wrong_input
+from ropewalk.api.sources import Sources
+from ropewalk.api.state import State, UseState, answer
+from ropewalk.api.streams import EventStream, follow, last_event_id, once, unless_gone
+from ropewalk.documents import RunList
+from ropewalk.errors import UsageError
+from ropewalk.jsonio import dumps, from_data
+from ropewalk.planner.records import PlanRequest
+from ropewalk.serving.events import RunEnded
+from ropewalk.serving.records import Measurement
+from ropewalk.serving.settings import MeasureSettings
+from ropewalk.serving.store import RunStore
+
+router = APIRouter(tags=["Measure"])
+_HAYSTACKS = ("prose", "noise")
+_OF_THE_ARM = {"context_len", "engine", "arm"}  # fields of PlanRequest that every arm has of its own
+
+
+@router.get("/v1/runs", response_model=RunList)
+def runs(state: UseState) -> Response:
+    """All runs, the newest first."""
+    with RunStore(state.settings.store) as store:
+        return answer(RunList(str(store.path), store.runs()))
+
+
+@router.post("/v1/runs", status_code=202, response_model=Measurement, openapi_extra=takes(RunBody))
+async def start_run(
+    body: Annotated[RunBody, Depends(body_of(RunBody))], request: Request, state: UseState
+) -> Response:
+    """Measure recall, memory and speed of each arm; the answer is the run as it begins.
+
+    It goes on when the client leaves. Its status is `interrupted` after a stop, and after the service was
+    stopped.
+    """
+    order = MeasureOrder(
+        source=await state.in_thread(state.sources.address, body.checkpoint),
+        context_len=body.context_len,
+        arms=body.arms,
+        settings=await state.in_thread(checked_settings, body.settings, state.sources),
+        store=str(state.settings.store),
+    )
+    return await _begun(order, request, state)
+
+
+@router.get("/v1/runs/{run}", response_model=Measurement)
+def run(run: str, state: UseState) -> Response:
+    """One run as it stands, finished or not; an id may be shortened."""
+    return answer(_load(state, run))
+
+
+@router.delete("/v1/runs/{run}", status_code=204)
+def delete_run(run: str, state: UseState) -> Response:
+    """Forget a run, its trials and its logs."""
+    with RunStore(state.settings.store) as store:
+        run_id = store.find(run)
+        if state.jobs.run(run_id):
+            raise RunActiveError(f"run {run_id} is being measured; stop it first", where={"run": run_id})
+        store.delete(run_id)
+    return Response(status_code=204)
+
+
+@router.get("/v1/runs/{run}/events", response_class=EventStream)
+async def run_events(run: str, request: Request, state: UseState) -> Response:
+    """What a measurement tells while it runs, from its start on, as server-sent events.
+
+    Their names are those of `ropewalk.serving.events`, the last one is `run_ended`. `Last-Event-ID` goes on
+    after an event. Of a run that nobody measures here there is `run_ended` alone, with its status.
+    """
+    measurement = await state.in_thread(_load, state, run)
+    job = state.jobs.run(measurement.run_id)
+    if job is not None:
+        return EventStream(follow(job, after=last_event_id(request.headers)))
+    return EventStream(once(JobEvent(1, "run_ended", dumps(RunEnded(measurement), indent=None))))
+
+
+@router.get("/v1/runs/{run}/report", response_class=HTMLResponse)
+def run_report(run: str, state: UseState) -> Response:
+    """The report of a run as one HTML page."""
+    from ropewalk.report.html import measurement_html
+
+    return HTMLResponse(measurement_html(_load(state, run)))
+
+
+@router.post("/v1/runs/{run}/resume", status_code=202, response_model=Measurement)
+async def resume_run(run: str, request: Request, state: UseState) -> Response:
+    """Go on with a run that was interrupted or has failed, with its own target, arms and settings."""
+    stored = await state.in_thread(_load, state, run)
+    order = MeasureOrder(
+        source=await state.in_thread(state.sources.address, stored.checkpoint),
+        context_len=stored.target_len,
+        arms=(),
+        settings=MeasureSettings(),
+        store=str(state.settings.store),
+        resume=stored.run_id,
+    )
+    return await _begun(order, request, state)
+
+
+@router.post("/v1/runs/{run}/stop", response_model=Measurement)
+async def stop_run(run: str, state: UseState) -> Response:
+    """Stop a measurement and its server; answers with the run once both have ended."""
+    stored = await state.in_thread(_load, state, run)
+    job = state.jobs.run(stored.run_id)
+    if job is not None:
+        job.stop()
+        await job.last()
+    return answer(await state.in_thread(_load, state, stored.run_id))
+
+
+def checked_settings(settings: MeasureSettings, sources: Sources) -> MeasureSettings:
+    """The same with what names a file, or is passed on unseen, checked. Raises :class:`UsageError`."""
+    if settings.haystack not in _HAYSTACKS:
+        settings = replace(settings, haystack=sources.file(settings.haystack))
+    return replace(settings, plan=_checked_plan(settings.plan))
+
+
+def _checked_plan(plan: dict[str, Any]) -> dict[str, Any]:
+    from pydantic import ValidationError
+
+    known = {field.name for field in fields(PlanRequest)} - _OF_THE_ARM
+    if unknown := sorted(set(plan) - known):
+        raise UsageError(
+            f"settings.plan: {', '.join(unknown)} cannot be set for all arms",
+            where={"field": "settings.plan", "names": unknown},
+        )
+    try:
+        request = from_data(PlanRequest, {"context_len": 1, "engine": "vllm", **plan})
+    except ValidationError as error:
+        faults = error.errors(include_input=False, include_url=False)
+        raise wrong_input(faults, part="settings.plan") from None
+    return {name: getattr(request, name) for name in plan}
+
+
+async def _begun(order: MeasureOrder, request: Request, state: State) -> Response:
+    run_id = await unless_gone(request, state.jobs.measure(order))
+    begun = await state.in_thread(_load, state, run_id)
+    return answer(begun, status=202, location=f"/v1/runs/{run_id}")
+
+
+def _load(state: State, run: str) -> Measurement:
+    with RunStore(state.settings.store) as store:
+        return store.load(run)

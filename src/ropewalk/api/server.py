@@ -1,0 +1,56 @@
+"""The service in front of a socket, until it is told to stop."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from collections.abc import Callable
+
+import uvicorn
+
+from ropewalk.api.app import make_app
+from ropewalk.api.settings import ApiSettings
+from ropewalk.errors import UsageError
+
+MAX_CONNECTIONS = 512
+STREAM_SECONDS = 1  # streams of events do not end by themselves when the service is to stop
+_BACKLOG = 256
+
+
+def run(settings: ApiSettings, port: int, *, ready: Callable[[str], None]) -> None:
+    """Serve until Ctrl-C or SIGTERM; ``ready`` is told the address. Raises :class:`UsageError`."""
+    app = make_app(settings)
+    with listen(settings.host, port) as listener:
+        server = uvicorn.Server(
+            uvicorn.Config(
+                app,
+                log_config=None,
+                access_log=False,
+                proxy_headers=False,  # whoever writes such a header could be anybody
+                server_header=False,
+                limit_concurrency=MAX_CONNECTIONS,
+                timeout_graceful_shutdown=STREAM_SECONDS,
+            )
+        )
+        ready(address_of(listener))
+        with contextlib.suppress(KeyboardInterrupt):
+            server.run(sockets=[listener])
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that listens; 0 takes a free port. Raises :class:`UsageError` where it cannot."""
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        return socket.create_server((host, port), family=family, backlog=_BACKLOG)
+    except OSError as error:
+        raise UsageError(
+            f"cannot listen on {host} port {port}: {error.strerror}; choose another with --port, or --port 0",
+            code="port_in_use",
+            where={"host": host, "port": port},
+        ) from error
+
+
+def address_of(listener: socket.socket) -> str:
+    """``http://127.0.0.1:7673``."""
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
