@@ -163,7 +163,13 @@ def test_memory_is_judged_on_the_upper_end_of_the_device_that_lacks_most(llama_p
     assert checked("memory", fits).ok is True
     tight = with_shares(llama_plan, share("cpu", 1 * GIB), share("gpu:1", 19 * GIB, high=21 * GIB))
     item = checked("memory", tight)
-    assert (item.ok, item.message) == (False, "up to 21.00 GiB on gpu:1, 20.00 GiB are free now")
+    assert (item.ok, item.message) == (False, "up to 21.00 GiB on cuda:1, 20.00 GiB are free now")
+
+
+def test_ranks_on_the_processor_share_its_memory(llama_plan: Plan) -> None:
+    item = checked("memory", with_shares(llama_plan, share("cpu:0", 3 * GIB), share("cpu:1", 6 * GIB)))
+    assert item.ok is False
+    assert item.message.startswith("up to 9.00 GiB on cpu, 8.00 GiB are free now")
 
 
 def test_who_holds_the_memory_is_named(llama_plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,6 +179,14 @@ def test_who_holds_the_memory_is_named(llama_plan: Plan, monkeypatch: pytest.Mon
     item = checked("memory", with_shares(llama_plan, share("cpu", 9 * GIB)))
     assert item.ok is False
     assert item.message.endswith("; process 42 (EngineCore) holds 6.00 GiB")
+
+
+def test_a_config_alone_is_not_served(vllm_plan: Plan) -> None:
+    inspection = inspection_of()
+    config = replace(inspection, checkpoint=replace(inspection.checkpoint, format="config"))
+    item = checked("checkpoint", vllm_plan, build=VLLM, inspection=config)
+    assert item.ok is False
+    assert item.message.endswith("Qwen3-8B has a config and no weights")
 
 
 def test_memory_of_a_device_that_cannot_be_asked(llama_plan: Plan) -> None:

@@ -15,7 +15,7 @@ from ropewalk.errors import CheckpointError, EngineError
 from ropewalk.inspector.checkpoint import open_checkpoint
 from ropewalk.inspector.records import Inspection
 from ropewalk.planner.records import DeviceShare, Plan
-from ropewalk.serving.devices import Device, find_devices
+from ropewalk.serving.devices import find_devices
 from ropewalk.serving.engines import with_devices
 from ropewalk.serving.engines.known_flags import known_flags, unknown_flags
 from ropewalk.serving.ports import require_free
@@ -99,6 +99,8 @@ def _checkpoint(flight: _Flight) -> tuple[bool | None, str]:
         if flight.reads_gguf:
             return False, f"{model} does not exist"
         return None, f"{model} is not on this machine; vLLM will fetch it from the Hub"
+    if flight.inspection.checkpoint.format == "config":
+        return False, f"{model} has a config and no weights"
     broken = [
         one for one in flight.inspection.findings if one.code in _INCOMPLETE and one.severity == "error"
     ]
@@ -131,31 +133,31 @@ def _flags(flight: _Flight) -> tuple[bool | None, str]:
 
 def _memory(flight: _Flight) -> tuple[bool | None, str]:
     """What is free now against the upper end of the plan, on the device that lacks most."""
-    devices = {device.id: device for device in find_devices()}
-    shares = [(share, devices.get(_device_id(share))) for share in flight.plan.memory.per_device]
-    if not shares or any(device is None or device.free_bytes is None for _, device in shares):
+    free = {device.id: device.free_bytes for device in find_devices()}
+    needs: dict[str, int] = {}
+    for share in flight.plan.memory.per_device:
+        needs[_device_id(share)] = needs.get(_device_id(share), 0) + _need(share)
+    lacks = {name: need - (free.get(name) or 0) for name, need in needs.items()}
+    if not needs or any(free.get(name) is None for name in needs):
         return None, "the system does not say how much memory is free"
-    share, device = max(shares, key=lambda pair: _lack(*pair))
-    need, free = _need(share), device.free_bytes if device else None
-    said = f"up to {format_bytes(need)} on {share.device}, {format_bytes(free or 0)} are free now"
-    if _lack(share, device) <= 0:
+    name = max(lacks, key=lacks.__getitem__)
+    said = f"up to {format_bytes(needs[name])} on {name}, {format_bytes(free[name] or 0)} are free now"
+    if lacks[name] <= 0:
         return True, said
-    other = largest_process() if share.device == "cpu" else None
+    other = largest_process() if name == "cpu" else None
     holder = f"; process {other.pid} ({other.name}) holds {format_bytes(other.bytes)}" if other else ""
     return False, said + holder
 
 
 def _device_id(share: DeviceShare) -> str:
-    """The plan counts GPUs whoever made them; CUDA ones are those that can be asked."""
-    return share.device.replace("gpu:", "cuda:")
+    """The plan counts GPUs whoever made them; CUDA ones are those that can be asked. Ranks on the processor
+    share the host's memory."""
+    kind, _, number = share.device.partition(":")
+    return f"cuda:{number}" if kind == "gpu" else kind
 
 
 def _need(share: DeviceShare) -> int:
     return share.total_bytes if share.high_bytes is None else share.high_bytes
-
-
-def _lack(share: DeviceShare, device: Device | None) -> int:
-    return _need(share) - ((device.free_bytes or 0) if device else 0)
 
 
 def _port(flight: _Flight) -> tuple[bool | None, str]:
