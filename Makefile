@@ -47,7 +47,7 @@ demo: $(VENV)/.base
 	$(BIN)/ropewalk demo
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto
 
 check: format lint types test
 

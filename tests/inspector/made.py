@@ -7,9 +7,9 @@ from math import prod
 from typing import Any
 
 from ropewalk.findings import Finding
-from ropewalk.inspector.dtypes import BITS
-from ropewalk.inspector.ggml_types import GGML_TYPES
 from ropewalk.inspector.inspection import inspect_checkpoint
+from ropewalk.inspector.readers.dtypes import BITS
+from ropewalk.inspector.readers.ggml_types import GGML_TYPES
 from ropewalk.inspector.records import Checkpoint, Inspection
 from ropewalk.inspector.tensors import TensorTable
 

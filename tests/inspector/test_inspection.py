@@ -10,8 +10,8 @@ from tests.inspector.made import QWEN3_8B, codes, inspect, qwen3
 
 from ropewalk.errors import CheckpointError, UsageError
 from ropewalk.findings import Finding
-from ropewalk.inspector.block import what_if_kv_heads
 from ropewalk.inspector.checkpoint import open_checkpoint
+from ropewalk.inspector.derive.block import what_if_kv_heads
 from ropewalk.inspector.inspection import inspect_checkpoint
 
 

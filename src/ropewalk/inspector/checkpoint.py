@@ -7,11 +7,11 @@ from collections.abc import Collection
 from pathlib import Path
 
 from ropewalk.errors import CheckpointError, CheckpointMissingError
-from ropewalk.inspector.folder import read_store
+from ropewalk.inspector.readers.folder import read_store
+from ropewalk.inspector.readers.repository import read_config, read_repository, read_single
+from ropewalk.inspector.readers.store import FolderStore, is_plain, is_text, open_regular
+from ropewalk.inspector.readers.weights import GGUF_MAGIC, PICKLE_SUFFIXES
 from ropewalk.inspector.records import Checkpoint
-from ropewalk.inspector.repository import read_config, read_repository, read_single
-from ropewalk.inspector.store import FolderStore, is_plain, is_text, open_regular
-from ropewalk.inspector.weights import GGUF_MAGIC, PICKLE_SUFFIXES
 
 
 def open_checkpoint(source: str | os.PathLike[str], *, keep_arrays: Collection[str] = ()) -> Checkpoint:
@@ -65,7 +65,7 @@ def _open_file(path: Path, source: str, keep_arrays: Collection[str]) -> Checkpo
     if path.suffix == ".json":
         return read_config(store, path.name, path=path)
     if path.suffix == ".gguf" or _starts_with(path, GGUF_MAGIC):
-        from ropewalk.inspector.ggufset import read_gguf_set
+        from ropewalk.inspector.readers.ggufset import read_gguf_set
 
         return read_gguf_set(store, path.name, folder=path.parent, keep_arrays=keep_arrays)
     return read_single(store, path.name, path=path)
@@ -77,7 +77,7 @@ def _starts_with(path: Path, magic: bytes) -> bool:
 
 
 def _open_hub(source: str, keep_arrays: Collection[str]) -> Checkpoint:
-    from ropewalk.inspector.hubsource import open_hub, parse_hub_id
+    from ropewalk.inspector.readers.hubsource import open_hub, parse_hub_id
 
     hub_id = parse_hub_id(source)
     if hub_id is None or hub_id.repo.endswith((".safetensors", ".gguf", ".json")):

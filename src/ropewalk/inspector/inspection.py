@@ -8,11 +8,11 @@ from math import prod
 
 from ropewalk.errors import CheckpointError
 from ropewalk.findings import Finding, by_severity
-from ropewalk.inspector.block import typical_block
-from ropewalk.inspector.choices import choices
-from ropewalk.inspector.configs import read_config
-from ropewalk.inspector.evidence import BlockEvidence, layer_evidence
-from ropewalk.inspector.facts import (
+from ropewalk.inspector.derive.block import typical_block
+from ropewalk.inspector.derive.choices import choices
+from ropewalk.inspector.derive.configs import read_config
+from ropewalk.inspector.derive.evidence import BlockEvidence, layer_evidence
+from ropewalk.inspector.derive.facts import (
     count_facts,
     dtype_fact,
     encoder_facts,
@@ -22,9 +22,9 @@ from ropewalk.inspector.facts import (
     stated_facts,
     tokenizer_limit,
 )
-from ropewalk.inspector.families import family_of
-from ropewalk.inspector.gguf_config import read_gguf
-from ropewalk.inspector.hold import (
+from ropewalk.inspector.derive.families import family_of
+from ropewalk.inspector.derive.gguf_config import read_gguf
+from ropewalk.inspector.derive.hold import (
     Disagreement,
     hold_heads,
     hold_shown,
@@ -32,16 +32,22 @@ from ropewalk.inspector.hold import (
     is_incomplete,
     mismatch,
 )
-from ropewalk.inspector.kinds import adapter_facts, kind_of
-from ropewalk.inspector.layers import Layer, derive_layers, group_layers
-from ropewalk.inspector.names import Names, Row, sort_names
-from ropewalk.inspector.packing import Weight, unpack
-from ropewalk.inspector.parameters import Parameters, count_parameters
-from ropewalk.inspector.patterns import layer_words
-from ropewalk.inspector.places import Places, place
-from ropewalk.inspector.positions import position_embedding, rope_of
+from ropewalk.inspector.derive.kinds import adapter_facts, kind_of
+from ropewalk.inspector.derive.layers import Layer, derive_layers, group_layers
+from ropewalk.inspector.derive.names import Names, Row, sort_names
+from ropewalk.inspector.derive.packing import Weight, unpack
+from ropewalk.inspector.derive.parameters import Parameters, count_parameters
+from ropewalk.inspector.derive.patterns import layer_words
+from ropewalk.inspector.derive.places import Places, place
+from ropewalk.inspector.derive.positions import position_embedding, rope_of
+from ropewalk.inspector.derive.quantisation import packing_hint, quantization_fact
+from ropewalk.inspector.derive.settings import MAX_LAYERS, Settings
+from ropewalk.inspector.derive.shown import Shown, shown_fields
+from ropewalk.inspector.derive.storage import hold_storage
+from ropewalk.inspector.derive.tied import tied_embeddings
+from ropewalk.inspector.derive.unknown import unknown_findings
+from ropewalk.inspector.derive.weight_bytes import weight_bytes
 from ropewalk.inspector.published import contexts
-from ropewalk.inspector.quantisation import packing_hint, quantization_fact
 from ropewalk.inspector.records import (
     Checkpoint,
     CheckpointSummary,
@@ -51,12 +57,6 @@ from ropewalk.inspector.records import (
     Kind,
     LayerGroup,
 )
-from ropewalk.inspector.settings import MAX_LAYERS, Settings
-from ropewalk.inspector.shown import Shown, shown_fields
-from ropewalk.inspector.storage import hold_storage
-from ropewalk.inspector.tied import tied_embeddings
-from ropewalk.inspector.unknown import unknown_findings
-from ropewalk.inspector.weight_bytes import weight_bytes
 
 
 def inspect_checkpoint(checkpoint: Checkpoint) -> Inspection:

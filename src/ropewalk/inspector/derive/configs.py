@@ -1,0 +1,246 @@
+"""config.json to settings: finds the language model's block and reads it through one alias table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from ropewalk.inspector.derive.class_defaults import SOURCE, class_defaults, text_type
+from ropewalk.inspector.derive.settings import (
+    MAX_LAYERS,
+    PER_LAYER,
+    Settings,
+    require,
+    require_count,
+    require_counts,
+)
+from ropewalk.inspector.records import Fact, Source
+
+FILE = "config.json"
+
+# Where composite models keep the language model, outermost first.
+NESTING_KEYS = (
+    "text_config",
+    "language_config",
+    "llm_config",
+    "language_model_config",
+    "text_model_config",
+    "thinker_config",
+    "decoder",
+    "generator",
+)
+
+# Canonical name: the keys that mean it, in order of preference. A dot enters a nested block. An
+# encoder-decoder states both halves; the decoder's keys come first, since it is what holds a cache.
+ALIASES: dict[str, tuple[str, ...]] = {
+    "num_hidden_layers": (
+        "decoder_layers", "num_decoder_layers", "num_hidden_layers", "n_layer", "n_layers", "num_layers",
+        "num_transformer_layers",
+    ),
+    "hidden_size": ("hidden_size", "d_model", "n_embd", "dim", "model_dim"),
+    "intermediate_size": (
+        "decoder_ffn_dim", "intermediate_size", "ffn_dim", "n_inner", "d_ff", "ffn_hidden_size", "hidden_dim",
+    ),
+    "vocab_size": ("vocab_size", "padded_vocab_size", "embedding_size"),
+    "num_attention_heads": (
+        "decoder_attention_heads", "num_attention_heads", "n_head", "n_heads", "num_heads",
+        "num_query_heads",
+    ),
+    "num_key_value_heads": (
+        "num_key_value_heads", "num_kv_heads", "n_head_kv", "n_kv_heads", "multi_query_group_num",
+        "attn_config.kv_n_heads",
+    ),
+    "head_dim": ("head_dim", "attention_head_dim", "d_kv", "kv_channels", "head_size"),
+    "v_head_dim": ("v_head_dim",),
+    "swa_num_attention_heads": ("swa_num_attention_heads",),
+    "swa_num_key_value_heads": ("swa_num_key_value_heads",),
+    "swa_head_dim": ("swa_head_dim",),
+    "swa_v_head_dim": ("swa_v_head_dim",),
+    "global_head_dim": ("global_head_dim",),
+    "num_global_key_value_heads": ("num_global_key_value_heads",),
+    "qk_nope_head_dim": ("qk_nope_head_dim",),
+    "qk_rope_head_dim": ("qk_rope_head_dim",),
+    "kv_lora_rank": ("kv_lora_rank",),
+    "q_lora_rank": ("q_lora_rank",),
+    "index_head_dim": ("index_head_dim", "sparse_attention_config.sparse_index_dim"),
+    "num_kv_shared_layers": ("num_kv_shared_layers",),
+    "tie_word_embeddings": ("tie_word_embeddings", "weight_tying", "tie_embeddings"),
+    "max_position_embeddings": (
+        "max_target_positions", "max_position_embeddings", "n_positions", "max_seq_len", "seq_length",
+        "n_ctx", "max_sequence_length", "max_seq_length", "model_max_length", "context_length",
+    ),
+    "model_max_length": ("model_max_length",),
+    "sliding_window": (
+        "sliding_window", "sliding_window_size", "attention_window_size", "local_attention", "window_size",
+    ),
+    "attention_chunk_size": ("attention_chunk_size",),
+    "num_experts": (
+        "num_local_experts", "n_routed_experts", "num_experts", "moe_num_experts",
+        "ffn_config.moe_num_experts",
+    ),
+    "num_experts_per_tok": (
+        "num_experts_per_tok", "num_experts_per_token", "experts_per_token", "moe_k", "moe_topk",
+        "top_k_experts", "ffn_config.moe_top_k",
+    ),
+    "num_shared_experts": ("n_shared_experts", "num_shared_experts", "moe_num_shared_experts"),
+    "moe_intermediate_size": (
+        "moe_intermediate_size", "expert_intermediate_size", "expert_ffn_hidden_size",
+    ),
+    "shared_expert_intermediate_size": (
+        "shared_expert_intermediate_size", "moe_shared_expert_intermediate_size", "shared_intermediate_size",
+        "share_expert_dim",
+    ),
+    "mtp_layers": (
+        "num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules", "mtp_num_layers",
+    ),
+    "encoder_layers": ("encoder_layers", "num_encoder_layers"),
+    "max_source_positions": ("max_source_positions",),
+    "is_encoder_decoder": ("is_encoder_decoder",),
+    "dtype": ("dtype", "torch_dtype"),
+    # State-space and gated delta layers: a delta net's keys are the groups and states of Mamba 2.
+    "ssm_conv_kernel": (
+        "mamba_d_conv", "linear_conv_kernel_dim", "conv_kernel", "conv1d_width",
+        "linear_attn_config.short_conv_kernel_size",
+    ),
+    "ssm_state_size": ("mamba_d_state", "ssm_state_size", "linear_key_head_dim", "state_size"),
+    "ssm_num_heads": (
+        "mamba_n_heads", "mamba_num_heads", "linear_num_value_heads", "n_mamba_heads",
+        "linear_attn_config.num_heads",
+    ),
+    "ssm_head_dim": (
+        "mamba_d_head", "mamba_head_dim", "linear_value_head_dim", "mamba_headdim",
+        "linear_attn_config.head_dim",
+    ),
+    "ssm_num_groups": ("mamba_n_groups", "linear_num_key_heads", "n_groups", "mamba_ngroups"),
+    "ssm_inner_size": ("mamba_d_ssm",),
+    "ssm_expand": ("mamba_expand", "expand"),
+    "conv_l_cache": ("conv_L_cache",),
+    "mamba_ssm_dtype": ("mamba_ssm_dtype", "mamba_ssm_cache_dtype"),
+    "lru_width": ("lru_width",),
+}  # fmt: skip
+
+# Keys that a composite config may state once, outside the language model's block.
+_OUTSIDE = frozenset({"tie_word_embeddings", "dtype", "mtp_layers", "is_encoder_decoder"})
+_BOOLEAN = frozenset({"tie_word_embeddings", "is_encoder_decoder"})
+
+
+def read_config(config: Mapping[str, Any]) -> Settings:
+    """Settings of a ``config.json``, null kept apart from absent. Raises :class:`CheckpointError`."""
+    key, block = _language_block(config)
+    model_type = _model_type(config, block)
+    defaults = class_defaults(model_type)
+    facts: dict[str, Fact] = {}
+    for name, aliases in ALIASES.items():
+        fact = _stated(name, aliases, block, nested=key)
+        if fact is None and name in _OUTSIDE and key is not None:
+            fact = _stated(name, aliases, config)
+        if fact is None:
+            fact = _stated(name, aliases, defaults, source="default")
+        if fact is not None:
+            facts[name] = fact
+    _apply_multi_query(block, defaults, facts)
+    _count_listed_layers(block, key, facts)
+    return Settings(
+        format="config",
+        model_type=model_type,
+        architecture=_first_text(config.get("architectures")) or _first_text(block.get("architectures")),
+        text_config_key=key,
+        block=block,
+        outer=config,
+        defaults=defaults,
+        facts=facts,
+    )
+
+
+def _model_type(config: Mapping[str, Any], block: Mapping[str, Any]) -> str | None:
+    """That of the language model, also where a composite config leaves the nested block out."""
+    own, outer = _text(block.get("model_type")), _text(config.get("model_type"))
+    inner = text_type(outer)
+    if own is None or (block is config and inner is not None and not class_defaults(own)):
+        return inner or own or outer
+    return own
+
+
+def _language_block(config: Mapping[str, Any]) -> tuple[str | None, Mapping[str, Any]]:
+    """The dotted key and content of the language model's block; (None, config) where it is the whole."""
+    for key in NESTING_KEYS:
+        inner = config.get(key)
+        if isinstance(inner, Mapping) and inner:
+            deeper, block = _language_block(inner)
+            return f"{key}.{deeper}" if deeper else key, block
+    return None, config
+
+
+def _stated(
+    name: str,
+    aliases: tuple[str, ...],
+    block: Mapping[str, Any],
+    *,
+    nested: str | None = None,
+    source: Source = "config",
+) -> Fact | None:
+    """The first alias that holds a value; a fact of None where the key is there and null."""
+    null: Fact | None = None
+    for alias in aliases:
+        is_there, value = _look_up(block, alias)
+        detail = f"{nested}.{alias}" if nested else alias
+        if source == "default":
+            detail = f"{alias} of {SOURCE}"
+        if value is not None:
+            return Fact(_checked(value, name, detail), source, detail)
+        if is_there:
+            null = null or Fact(None, source, detail)
+    return null
+
+
+def _look_up(block: Mapping[str, Any], alias: str) -> tuple[bool, Any]:
+    value: Any = block
+    for part in alias.split("."):
+        if not isinstance(value, Mapping) or part not in value:
+            return False, None
+        value = value[part]
+    return True, None if value in ("auto", "") else value
+
+
+def _checked(value: Any, name: str, detail: str) -> Any:
+    """A flag, a dtype, a count, or one count per layer. Raises :class:`CheckpointError`."""
+    if name in _BOOLEAN:
+        return require(value, bool, field_name=detail, file=FILE)
+    if name in ("dtype", "mamba_ssm_dtype"):
+        return require(value, str, field_name=detail, file=FILE).removeprefix("torch.")
+    if isinstance(value, list) and name in PER_LAYER:
+        counts = require_counts(value, field_name=detail, file=FILE)
+        return counts[0] if len(set(counts)) == 1 else counts
+    if name == "sliding_window" and value == -1:
+        return None  # written so where there is none
+    limit = MAX_LAYERS if name == "num_hidden_layers" else 2**40
+    return require_count(value, field_name=detail, file=FILE, limit=limit)
+
+
+def _apply_multi_query(block: Mapping[str, Any], defaults: Mapping[str, Any], facts: dict[str, Fact]) -> None:
+    """One KV head where a flag says so: Falcon's first architecture and GPT-BigCode, whatever else is."""
+    if {**defaults, **block}.get("new_decoder_architecture") is True:
+        return
+    for source, values in (("config", block), ("default", defaults)):
+        flag = values.get("multi_query")
+        if isinstance(flag, bool):
+            if flag:
+                facts["num_key_value_heads"] = Fact(1, cast(Source, source), "multi_query")
+            return
+
+
+def _count_listed_layers(block: Mapping[str, Any], nested: str | None, facts: dict[str, Fact]) -> None:
+    """Nemotron 3 states no number of layers, only their list."""
+    for key in ("layers_block_type", "hybrid_override_pattern", "layer_types"):
+        listed = block.get(key)
+        if "num_hidden_layers" not in facts and isinstance(listed, list | str) and listed:
+            count = require_count(len(listed), field_name=key, file=FILE, limit=MAX_LAYERS)
+            facts["num_hidden_layers"] = Fact(count, "config", f"{nested}.{key}" if nested else key)
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
+def _first_text(value: Any) -> str | None:
+    return _text(value[0]) if isinstance(value, list) and value else _text(value)

@@ -1,0 +1,280 @@
+"""Which kind each layer is, by the fields of the config or the keys of the GGUF.
+
+Every spelling comes to one word per layer: ``full``, ``sliding``, ``chunked``, ``recurrent``, ``hybrid``
+(attention and a recurrent state side by side), ``cross``, ``none``. Sizes are not decided here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+from ropewalk.inspector.derive.settings import Settings
+
+LayerWord = Literal["full", "sliding", "chunked", "recurrent", "hybrid", "cross", "none"]
+Words = list[LayerWord]
+
+# Words of layer_types, layers_block_type and block_types, and the letters of hybrid_override_pattern.
+_WORDS: dict[str, LayerWord] = {
+    "full_attention": "full", "attention": "full", "global": "full", "global_attention": "full",
+    "*": "full", "G": "full", "indexed_attention": "full", "deepseek_sparse_attention": "full",
+    "compressed_sparse_attention": "full", "heavily_compressed_attention": "full",
+    "sliding_attention": "sliding", "local": "sliding", "local_attention": "sliding", "L": "sliding",
+    "chunked_attention": "chunked",
+    "linear_attention": "recurrent", "mamba": "recurrent", "mamba2": "recurrent", "conv": "recurrent",
+    "recurrent": "recurrent", "short_conv": "recurrent", "kda": "recurrent", "gated_deltanet": "recurrent",
+    "M": "recurrent",
+    "hybrid": "hybrid",
+    "cross_attention": "cross",
+    "mlp": "none", "moe": "none", "none": "none", "-": "none", "E": "none",
+}  # fmt: skip
+
+_LISTS = ("layer_types", "layers_block_type", "hybrid_override_pattern", "block_types")
+# Lists of flags: the word of a one and that of a zero.
+_FLAGS: dict[str, tuple[LayerWord, LayerWord]] = {
+    "hybrid_layer_pattern": ("sliding", "full"),  # MiMo
+    "attn_type_list": ("full", "recurrent"),  # MiniMax
+}
+
+# Period of the full layers where the metadata names none, and whether they come first
+# (llama.cpp b11434, src/models/*.cpp).
+_GGUF_PERIODS: dict[str, tuple[int, bool]] = {
+    "afmoe": (4, False), "cohere2": (4, False), "cohere2moe": (4, True), "exaone4": (4, False),
+    "exaone-moe": (4, False), "gemma2": (2, False), "gemma3": (6, False), "gemma3n": (5, False),
+    "gemma-embedding": (6, False), "gpt-oss": (2, False), "laguna": (4, True), "llama4": (4, False),
+    "mellum": (4, False), "modern-bert": (3, True), "olmo2": (4, False), "plamo3": (8, False),
+    "smallthinker": (4, True),
+}  # fmt: skip
+# Every n-th layer of these does not rotate (llama.cpp b11434, n_no_rope_layer_step).
+_GGUF_NOPE_PERIODS = {"llama4": 4, "smollm3": 4}
+# Architectures whose windows llama.cpp does not apply (phi3.cpp:18-28, "currently disabled").
+_GGUF_WITHOUT_WINDOW = frozenset({"phi3"})
+_GGUF_LLAMA4_CHUNK = 8192  # llama4.cpp:14
+
+
+def layer_words(settings: Settings, num_layers: int) -> Words | None:
+    """One word per layer; None where the settings state no pattern and all layers are alike."""
+    if settings.format == "gguf":
+        return _gguf_words(settings, num_layers)
+    return next(filter(None, (rule(settings, num_layers) for rule in _CONFIG_RULES)), None)
+
+
+def unknown_words(settings: Settings) -> set[str]:
+    """Words of the config's layer lists that have no meaning here; such layers count as full attention."""
+    stated = [settings.raw(key) for key in _LISTS]
+    return {str(word) for value in stated if isinstance(value, list | str) for word in value} - set(_WORDS)
+
+
+def shared_flags(settings: Settings, num_layers: int) -> list[bool]:
+    """Which layers reuse the keys and values of an earlier one."""
+    shared = settings.integer("num_kv_shared_layers") or 0  # Gemma 3n and 4: the last ones
+    factor = settings.raw("cla_share_factor")
+    every = factor if settings.raw("use_cla") is True and isinstance(factor, int) else 0  # Hunyuan
+    return [i >= num_layers - shared or (every > 1 and i % every != 0) for i in range(num_layers)]
+
+
+def window_of(settings: Settings, word: LayerWord) -> int | None:
+    """Width in tokens of a sliding or chunked layer; None for the others."""
+    if word == "sliding":
+        return settings.integer("sliding_window")
+    if word != "chunked":
+        return None
+    return _GGUF_LLAMA4_CHUNK if settings.format == "gguf" else settings.integer("attention_chunk_size")
+
+
+def _listed(settings: Settings, num_layers: int) -> Words | None:
+    """One word per layer written out: by most, Nemotron-H, MiniMax, MiMo, RecurrentGemma, GPT-Neo."""
+    for key in _LISTS:
+        stated = settings.raw(key)
+        if stated and isinstance(stated, list | str):
+            words = [_WORDS.get(str(word), "full") for word in stated]
+            if key == "block_types":  # RecurrentGemma: repeated, and its attention is local
+                local: Words = ["sliding" if word == "full" else word for word in words]
+                return _repeat(local, num_layers, cyclic=True)
+            return _repeat(words, num_layers, cyclic=False)
+    for key, (one, zero) in _FLAGS.items():
+        stated = settings.raw(key)
+        if isinstance(stated, list) and len(stated) >= num_layers:
+            return [_choice(bool(flag), one, zero) for flag in stated[:num_layers]]
+    return None
+
+
+def _gpt_neo(settings: Settings, num_layers: int) -> Words | None:
+    """``attention_types`` is a list of [words, repetitions]."""
+    stated = settings.raw("attention_types")
+    if not isinstance(stated, list):
+        return None
+    words: list[LayerWord] = []
+    for entry in stated:
+        if not (isinstance(entry, list) and len(entry) == 2 and isinstance(entry[0], list)):
+            return None
+        if not isinstance(entry[1], int) or len(words) > num_layers:
+            return None
+        words += [_WORDS.get(str(word), "full") for word in entry[0]] * min(entry[1], num_layers)
+    return words[:num_layers] if len(words) >= num_layers else None
+
+
+def _attention_among_states(settings: Settings, num_layers: int) -> Words | None:
+    """Which layers of a state-space model attend: by period, interval or list."""
+    period, offset = settings.raw("attn_layer_period"), settings.raw("attn_layer_offset")
+    if isinstance(period, int) and period > 0:  # Jamba
+        return [_choice(i % period == (offset or 0), "full", "recurrent") for i in range(num_layers)]
+    for key in ("attn_layer_indices", "full_attn_idxs"):  # Bamba, LFM2
+        indices = settings.raw(key)
+        if isinstance(indices, list):
+            chosen = _numbers(indices)
+            return [_choice(i in chosen, "full", "recurrent") for i in range(num_layers)]
+    kimi = settings.raw("linear_attn_config")
+    if isinstance(kimi, Mapping) and isinstance(kimi.get("full_attn_layers"), list):  # counts from one
+        full = _numbers(kimi["full_attn_layers"])
+        return [_choice(i + 1 in full, "full", "recurrent") for i in range(num_layers)]
+    interval = settings.raw("full_attention_interval")
+    if not settings.integer("ssm_num_heads"):  # Ring and Ling linear; else Qwen3-Next
+        interval = settings.raw("layer_group_size")
+    if isinstance(interval, int) and interval > 0:
+        return [_choice((i + 1) % interval == 0, "full", "recurrent") for i in range(num_layers)]
+    return None
+
+
+def _cross(settings: Settings, num_layers: int) -> Words | None:
+    """Mllama: some layers attend to the image only."""
+    indices = settings.raw("cross_attention_layers")
+    if not isinstance(indices, list) or not indices:
+        return None
+    chosen = _numbers(indices)
+    return [_choice(i in chosen, "cross", "full") for i in range(num_layers)]
+
+
+def _skipped_blocks(settings: Settings, num_layers: int) -> Words | None:
+    """Nemotron-NAS: blocks whose attention was cut out or replaced by a linear layer."""
+    blocks = settings.raw("block_configs")
+    if not isinstance(blocks, list) or len(blocks) < num_layers:
+        return None
+    return [_choice(_keeps_attention(block), "full", "none") for block in blocks[:num_layers]]
+
+
+def _keeps_attention(block: Any) -> bool:
+    attention = block.get("attention") if isinstance(block, Mapping) else None
+    if not isinstance(attention, Mapping):
+        return True
+    return not (attention.get("no_op") or attention.get("replace_with_linear"))
+
+
+def _chunked(settings: Settings, num_layers: int) -> Words | None:
+    """Llama 4: the layers with rotary positions see a chunk, the others everything."""
+    if not settings.integer("attention_chunk_size"):
+        return None
+    rotary = rotary_flags(settings, num_layers)
+    return [_choice(flag, "chunked", "full") for flag in rotary] if rotary else None
+
+
+def _windows(settings: Settings, num_layers: int) -> Words | None:
+    """Sliding layers by a period, a word, a first layer, or all of them."""
+    if not settings.integer("sliding_window"):
+        return None
+    if settings.raw("use_sliding_window") is False:
+        return None
+    pattern = settings.raw("sliding_window_pattern") or settings.raw("_sliding_window_pattern")
+    if isinstance(pattern, str) and pattern:  # EXAONE 4: "LLLG"
+        return _repeat([_WORDS.get(letter, "full") for letter in pattern], num_layers, cyclic=True)
+    if isinstance(pattern, int) and pattern > 0:  # Gemma 3, Cohere 2
+        return _periodic(pattern, num_layers)
+    every = settings.raw("global_attn_every_n_layers")
+    if isinstance(every, int) and every > 0:
+        first = settings.model_type == "modernbert"
+        return _periodic(every, num_layers, full_first=first)
+    first_window = settings.raw("max_window_layers")
+    if isinstance(first_window, int):  # Qwen 2 and 3, dots.llm1
+        return [_choice(i >= first_window, "sliding", "full") for i in range(num_layers)]
+    return ["sliding"] * num_layers
+
+
+_CONFIG_RULES: tuple[Callable[[Settings, int], Words | None], ...] = (
+    _listed, _gpt_neo, _attention_among_states, _cross, _skipped_blocks, _chunked, _windows,
+)  # fmt: skip
+
+
+def rotary_flags(settings: Settings, num_layers: int) -> list[bool] | None:
+    """Which layers rotate their heads, where the config lists it (1: rotary); None where it does not."""
+    stated = settings.raw("no_rope_layers")
+    if isinstance(stated, list) and len(stated) >= num_layers:
+        return [bool(flag) for flag in stated[:num_layers]]
+    interval = settings.raw("no_rope_layer_interval")
+    if settings.format == "gguf":
+        interval = _GGUF_NOPE_PERIODS.get(settings.model_type or "")
+    if isinstance(interval, int) and interval > 0:
+        return [(i + 1) % interval != 0 for i in range(num_layers)]
+    pattern = settings.raw("attention.rope_pattern")
+    if isinstance(pattern, list) and len(pattern) >= num_layers:
+        return [bool(flag) for flag in pattern[:num_layers]]
+    return None
+
+
+def _gguf_words(settings: Settings, num_layers: int) -> Words | None:
+    recurrent = _gguf_recurrent(settings, num_layers)
+    words: Words = ["recurrent" if flag else "full" for flag in recurrent]
+    sliding = _gguf_sliding(settings, num_layers)
+    window: LayerWord = "chunked" if settings.model_type == "llama4" else "sliding"
+    for layer, flag in enumerate(sliding):
+        if flag and words[layer] == "full":
+            words[layer] = window
+    for layer in range(num_layers):
+        if words[layer] != "recurrent" and settings.at_layer("num_key_value_heads", layer) == 0:
+            words[layer] = "none"
+    return None if set(words) == {"full"} else words
+
+
+def _gguf_sliding(settings: Settings, num_layers: int) -> list[bool]:
+    arch = settings.model_type or ""
+    window = settings.integer("sliding_window")
+    if arch in _GGUF_WITHOUT_WINDOW or (not window and (arch != "llama4" or window == 0)):
+        return [False] * num_layers
+    pattern = settings.raw("attention.sliding_window_pattern")
+    if isinstance(pattern, list) and len(pattern) >= num_layers:
+        return [bool(flag) for flag in pattern[:num_layers]]
+    period, full_first = _GGUF_PERIODS.get(arch, (1, False))
+    if isinstance(pattern, int) and not isinstance(pattern, bool) and pattern > 0:
+        period = pattern
+    if period == 1 and arch not in _GGUF_PERIODS and not isinstance(pattern, int):
+        return [False] * num_layers
+    return [word == "sliding" for word in _periodic(period, num_layers, full_first=full_first)]
+
+
+def _gguf_recurrent(settings: Settings, num_layers: int) -> list[bool]:
+    """Layers with a state: listed, by interval, or those without KV heads (and without feed-forward)."""
+    listed = settings.raw("attention.recurrent_layers")
+    if isinstance(listed, list) and len(listed) >= num_layers:
+        return [bool(flag) for flag in listed[:num_layers]]
+    interval = settings.raw("full_attention_interval")
+    if isinstance(interval, int) and interval > 0:
+        return [(i + 1) % interval != 0 for i in range(num_layers)]
+    if not (settings.integer("ssm_conv_kernel") or settings.integer("conv_l_cache")):
+        return [False] * num_layers
+    if settings.value("num_key_value_heads") is None:
+        return [True] * num_layers  # Mamba
+    widths = settings.value("intermediate_size")
+    return [
+        settings.at_layer("num_key_value_heads", layer) == 0
+        and not (isinstance(widths, list) and settings.at_layer("intermediate_size", layer))
+        for layer in range(num_layers)
+    ]
+
+
+def _periodic(period: int, num_layers: int, *, full_first: bool = False) -> Words:
+    """The last layer of every period is full, or the first."""
+    full_at = 0 if full_first else period - 1
+    return [_choice(i % period == full_at, "full", "sliding") for i in range(num_layers)]
+
+
+def _repeat(words: Words, num_layers: int, *, cyclic: bool) -> Words | None:
+    if cyclic:
+        return [words[i % len(words)] for i in range(num_layers)]
+    return words[:num_layers] if len(words) >= num_layers else None
+
+
+def _numbers(values: list[Any]) -> set[int]:
+    return {value for value in values if isinstance(value, int)}
+
+
+def _choice(flag: bool, yes: LayerWord, no: LayerWord) -> LayerWord:
+    return yes if flag else no

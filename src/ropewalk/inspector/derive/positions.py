@@ -1,0 +1,73 @@
+"""How a model knows the order of its tokens, and its rotary positions in one spelling."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ropewalk.inspector.derive.families import family_of
+from ropewalk.inspector.derive.patterns import layer_words, rotary_flags
+from ropewalk.inspector.derive.rope_config import RopeConfig, rope_from_gguf, standardise_rope
+from ropewalk.inspector.derive.settings import Settings
+from ropewalk.inspector.records import Fact
+
+_TABLES = ("wpe.", "embed_positions.", "position_embeddings.", "position_embd.")
+_STATED_TYPES = {"nope": "none", "absolute": "learned", "alibi": "alibi", "rope": None}
+_ROTARY = ("rope", "nope_mixed")
+
+
+def position_embedding(settings: Settings, loose_names: list[str], num_layers: int) -> Fact:
+    """``rope``, ``learned``, ``alibi``, ``relative`` (T5), ``none`` or ``nope_mixed``, and what shows it."""
+    family = family_of(settings.model_type)
+    own = family.positions(settings) if family.positions else None
+    if own is not None:
+        return Fact(own, "derived", f"model_type {settings.model_type}")
+    stated = settings.raw("position_embedding_type")
+    if isinstance(stated, str) and _STATED_TYPES.get(stated):
+        return Fact(_STATED_TYPES[stated], "config", "position_embedding_type")
+    if _is_alibi(settings):
+        return Fact("alibi", settings.source, "alibi")
+    if settings.raw("relative_attention_num_buckets") or settings.raw("attention.relative_buckets_count"):
+        return Fact("relative", settings.source, "relative_attention_num_buckets")
+    if settings.raw("mla_use_nope") is True:
+        return Fact("none", "config", "mla_use_nope")
+    table = next((name for name in loose_names if any(word in name for word in _TABLES)), None)
+    if table is not None:
+        return Fact("learned", "tensor", table)
+    return _rotary(settings, num_layers)
+
+
+def _rotary(settings: Settings, num_layers: int) -> Fact:
+    listed = rotary_flags(settings, num_layers)
+    if listed is not None and not all(listed):
+        return Fact("nope_mixed", settings.source, "no_rope_layers")
+    words = layer_words(settings, num_layers) or []
+    nope = family_of(settings.model_type).nope_words
+    if "sliding" in words and any(word in nope for word in words):
+        return Fact("nope_mixed", "derived", f"model_type {settings.model_type}: full layers do not rotate")
+    return Fact("rope", "derived", "no other kind of position is stated")
+
+
+def _is_alibi(settings: Settings) -> bool:
+    attention = settings.raw("attn_config")
+    nested = attention.get("alibi") if isinstance(attention, Mapping) else None
+    bias = settings.raw("attention.max_alibi_bias")
+    return settings.raw("alibi") is True or nested is True or (isinstance(bias, float) and bias > 0)
+
+
+def rope_of(
+    settings: Settings, *, positions: str, head_dim: int | None, loose_names: list[str]
+) -> RopeConfig:
+    """The rotary positions of a checkpoint, empty where it has none."""
+    rotary = positions in _ROTARY
+    if settings.format == "gguf":
+        return rope_from_gguf(
+            settings.outer,
+            head_dim=head_dim,
+            has_rope_freqs="rope_freqs.weight" in loose_names,
+            has_long_factors="rope_factors_long.weight" in loose_names,
+            rotary=rotary,
+        )
+    config = {"max_position_embeddings": settings.value("max_position_embeddings"), **settings.block}
+    config["model_type"] = settings.model_type
+    outer = settings.outer if settings.text_config_key else None
+    return standardise_rope(config, head_dim=head_dim, outer=outer, rotary=rotary)

@@ -1,0 +1,105 @@
+"""Fields whose values the shapes of the blocks show: widths, experts, ranks and heads of latent attention."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
+
+from ropewalk.inspector.derive.evidence import BlockEvidence
+from ropewalk.inspector.derive.heads import LatentSizes, prove_latent
+from ropewalk.inspector.derive.packing import Weight
+from ropewalk.inspector.derive.settings import Settings
+
+_NO_SIZES = LatentSizes()
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What the blocks show of one field: the value in each layer that shows one, and the first tensor."""
+
+    values: Mapping[int, int]
+    tensor: str
+
+    @property
+    def usual(self) -> int:
+        """The value of most layers."""
+        return Counter(self.values.values()).most_common(1)[0][0]
+
+
+def shown_fields(
+    settings: Settings, evidence: Mapping[int, BlockEvidence], *, hidden_size: int | None, prefix: str
+) -> dict[str, Shown]:
+    """What the blocks show, by field of the config."""
+    seen: dict[int, list[tuple[str, int, str]]] = {}
+    values: dict[str, dict[int, int]] = {}
+    tensors: dict[str, str] = {}
+    for index, block in evidence.items():
+        if id(block) not in seen:
+            seen[id(block)] = list(_block_fields(block, hidden_size))
+        for name, value, tensor in seen[id(block)]:
+            values.setdefault(name, {})[index] = value
+            tensors.setdefault(name, f"{prefix}{index}.{tensor}")
+    shown = {name: Shown(by_layer, tensors[name]) for name, by_layer in values.items()}
+    return _by_stated_names(settings, shown)
+
+
+def _by_stated_names(settings: Settings, shown: dict[str, Shown]) -> dict[str, Shown]:
+    """The same under the names that this config uses.
+
+    A mixture of experts may call the width of an expert ``intermediate_size``; a config with latent
+    attention states as many KV heads as query heads (a GGUF file states the one that is cached).
+    """
+    experts = shown.get("moe_intermediate_size")
+    if experts is not None and settings.value("moe_intermediate_size") is None:
+        dense = shown.get("intermediate_size", experts)
+        shown["intermediate_size"] = Shown({**experts.values, **dense.values}, dense.tensor)
+    if "num_attention_heads" in shown and settings.format == "config":
+        shown["num_key_value_heads"] = shown["num_attention_heads"]
+    return shown
+
+
+def _block_fields(block: BlockEvidence, hidden_size: int | None) -> Iterator[tuple[str, int, str]]:
+    """(field, value, tensor relative to the block)."""
+    dense = block.inputs("down", hidden_size)
+    if dense:
+        both = 2 if _states_both_halves(block) else 1
+        yield "intermediate_size", both * dense, block.roles["down"].name
+    for role in ("expert_down", "down"):
+        weight = block.roles.get(role)
+        if weight is not None and (role == "expert_down" or len(weight.shape) == 3):
+            yield from _expert_fields(weight, hidden_size)
+            break
+    shared = block.inputs("shared_down", hidden_size)
+    if shared:
+        yield "shared_expert_intermediate_size", shared, block.roles["shared_down"].name
+    rank = block.width("q_a_norm")
+    if rank:
+        yield "q_lora_rank", rank, block.roles["q_a_norm"].name
+    if block.mixer == "latent":
+        yield from _latent_fields(block, hidden_size)
+
+
+def _states_both_halves(block: BlockEvidence) -> bool:
+    """Qwen 1 counts gate and up-projection together; only there a gate ``w1`` meets a ``c_proj``."""
+    names = {weight.name for weight in block.weights}
+    return {"mlp.w1.weight", "mlp.w2.weight", "mlp.c_proj.weight"} <= names
+
+
+def _expert_fields(weight: Weight, hidden_size: int | None) -> Iterator[tuple[str, int, str]]:
+    """Experts are numbered, or stacked in one tensor of three sides; a lone matrix shows nothing."""
+    if len(weight.shape) != 3 and (len(weight.shape) != 2 or weight.count == 1):
+        return
+    out, inner = weight.shape[-2:]
+    width = out if inner == hidden_size and out != hidden_size else inner
+    yield "moe_intermediate_size", width, weight.name
+    yield "num_experts", weight.shape[0] if len(weight.shape) == 3 else weight.count, weight.name
+
+
+def _latent_fields(block: BlockEvidence, hidden_size: int | None) -> Iterator[tuple[str, int, str]]:
+    proven = prove_latent(block, _NO_SIZES, hidden_size)
+    first = block.roles["kv_a"]
+    for item in fields(LatentSizes):
+        value = getattr(proven, item.name)
+        if value is not None:
+            yield item.name, value, first.name

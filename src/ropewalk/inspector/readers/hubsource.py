@@ -1,0 +1,89 @@
+"""A Hub id to a ``Checkpoint``: from the Hub, or from its local cache where the Hub cannot be asked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+
+from ropewalk.errors import CheckpointMissingError, HubError
+from ropewalk.findings import Finding
+from ropewalk.inspector.readers.folder import read_store
+from ropewalk.inspector.readers.hub import COMMIT, HubClient
+from ropewalk.inspector.readers.hubstore import HubStore, cache_folder, snapshot
+from ropewalk.inspector.readers.store import FolderStore, is_plain
+from ropewalk.inspector.records import Checkpoint
+
+# What huggingface_hub 2.4.0 allows as a repository id, with the organisation.
+_ID = re.compile(r"(\w[\w.-]{0,95}/\w[\w.-]{0,95})(?:@([\w./-]+))?(?::([\w./-]+))?", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class HubId:
+    """A repository, a branch, tag or commit of it, and which of several GGUF files is meant."""
+
+    repo: str
+    revision: str
+    file: str | None
+
+
+def parse_hub_id(text: str) -> HubId | None:
+    """The parts of ``org/name[@revision][:file]``; None for what cannot be one."""
+    match = _ID.fullmatch(text)
+    if match is None or ".." in text or "--" in match[1]:
+        return None
+    return HubId(match[1], match[2] or "main", match[3])
+
+
+def open_hub(source: str, hub_id: HubId, *, keep_arrays: Collection[str] = ()) -> Checkpoint:
+    """Read the headers of a repository on the Hub. Raises :class:`CheckpointError`."""
+    from huggingface_hub import constants
+
+    if constants.HF_HUB_OFFLINE:
+        return _open_cached(source, hub_id, keep_arrays, error=None)
+    client = HubClient(hub_id.repo)
+    try:
+        listing = client.listing(hub_id.revision)
+    except HubError as error:
+        client.close()
+        if error.code != "hub_unreachable":
+            raise
+        return _open_cached(source, hub_id, keep_arrays, error=error)
+    with HubStore(client, listing, source=source) as store:
+        checkpoint = read_store(store, folder=None, wanted=hub_id.file, keep_arrays=keep_arrays)
+    return replace(checkpoint, revision=listing.commit)
+
+
+def _open_cached(
+    source: str, hub_id: HubId, keep_arrays: Collection[str], *, error: HubError | None
+) -> Checkpoint:
+    """What the local cache holds of the revision; ``error`` is why the Hub could not be asked."""
+    commit = _cached_commit(hub_id)
+    if commit is None:
+        raise error or CheckpointMissingError(
+            f"{source} is not in the local cache, and HF_HUB_OFFLINE is set",
+            code="hub_offline", where={"repository": hub_id.repo, "cache": str(cache_folder(hub_id.repo))},
+        )  # fmt: skip
+    folder = snapshot(hub_id.repo, commit)
+    store = FolderStore(folder, source=source)
+    checkpoint = read_store(store, folder=folder, wanted=hub_id.file, keep_arrays=keep_arrays)
+    why = "HF_HUB_OFFLINE is set" if error is None else error.message
+    finding = Finding(
+        "hub_offline", "info", f"read from the local cache at revision {commit[:12]}: {why}",
+        {"repository": hub_id.repo, "revision": commit},
+    )  # fmt: skip
+    return replace(checkpoint, revision=commit, findings=(*checkpoint.findings, finding))
+
+
+def _cached_commit(hub_id: HubId) -> str | None:
+    """The commit that the cache knows for a revision, if its snapshot is there."""
+    commit = hub_id.revision
+    if not COMMIT.fullmatch(commit):
+        if not is_plain(commit):
+            return None
+        try:
+            commit = (cache_folder(hub_id.repo) / "refs" / commit).read_text("ascii").strip()
+        except (OSError, ValueError):
+            return None
+    known = COMMIT.fullmatch(commit) and snapshot(hub_id.repo, commit).is_dir()
+    return commit if known else None
