@@ -20,12 +20,12 @@ from typing import Any
 
 from ropewalk.errors import CheckpointError
 from ropewalk.findings import Finding
-from ropewalk.inspector.cursor import Cursor
-from ropewalk.inspector.dtypes import BITS
-from ropewalk.inspector.ggml_types import GGML_TYPES
-from ropewalk.inspector.gguf import parse_gguf
-from ropewalk.inspector.index import parse_index
-from ropewalk.inspector.safetensors import SNIFF_BYTES, HeaderReader, header_length
+from ropewalk.inspector.readers.cursor import Cursor
+from ropewalk.inspector.readers.dtypes import BITS
+from ropewalk.inspector.readers.ggml_types import GGML_TYPES
+from ropewalk.inspector.readers.gguf import parse_gguf
+from ropewalk.inspector.readers.index import parse_index
+from ropewalk.inspector.readers.safetensors import SNIFF_BYTES, HeaderReader, header_length
 from ropewalk.jsonio import dumps
 
 Random = random.Random

@@ -6,8 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.inspector.files import write_json
 from tests.inspector.made import QWEN3_8B
+from tests.inspector.readers.files import write_json
 
 from ropewalk.core import inspect
 from ropewalk.errors import EngineMissingError

@@ -13,10 +13,10 @@ from pathlib import Path
 from ropewalk.api.problems import RefusedError
 from ropewalk.errors import CheckpointMissingError
 from ropewalk.inspector.checkpoint import open_checkpoint
-from ropewalk.inspector.hubsource import open_hub, parse_hub_id
 from ropewalk.inspector.inspection import inspect_checkpoint
+from ropewalk.inspector.readers.hubsource import open_hub, parse_hub_id
+from ropewalk.inspector.readers.store import unreadable
 from ropewalk.inspector.records import Checkpoint, Inspection
-from ropewalk.inspector.store import unreadable
 
 KEPT = 32
 KEPT_SECONDS = 60.0

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ropewalk.inspector.derive.roles import role_of
 from ropewalk.inspector.records import BlockTensor
-from ropewalk.inspector.roles import role_of
 from ropewalk.planner.parallel import heads_per_rank
 from ropewalk.planner.records import Basis, MemoryTerm
 from ropewalk.planner.shape import ModelShape

@@ -15,9 +15,9 @@ from pathlib import Path
 
 from ropewalk.errors import EngineError, UsageError
 from ropewalk.inspector.checkpoint import open_checkpoint
-from ropewalk.inspector.gguf import ScalarPlace
-from ropewalk.inspector.ggufset import scalar_place
-from ropewalk.inspector.weights import part_names
+from ropewalk.inspector.readers.gguf import ScalarPlace
+from ropewalk.inspector.readers.ggufset import scalar_place
+from ropewalk.inspector.readers.weights import part_names
 from ropewalk.units import MIB, format_bytes
 
 _ROOM_BYTES = 64 * MIB  # left free beside the copy

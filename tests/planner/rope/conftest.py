@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from ropewalk.inspector.derive.rope_config import rope_from_gguf, standardise_rope
 from ropewalk.inspector.published import contexts
 from ropewalk.inspector.records import CheckpointSummary, Fact, Format, Inspection
-from ropewalk.inspector.rope_config import rope_from_gguf, standardise_rope
 
 MakeInspection = Callable[..., Inspection]
 _COPIED = (

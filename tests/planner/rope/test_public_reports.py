@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from ropewalk.inspector.derive.rope_config import standardise_rope
 from ropewalk.inspector.published import contexts
 from ropewalk.inspector.records import Inspection
-from ropewalk.inspector.rope_config import standardise_rope
 from ropewalk.planner.rope.decision import RopeAdvice, decide_rope
 
 MakeInspection = Callable[..., Inspection]

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from ropewalk.inspector.derive.rope_config import rope_from_gguf, standardise_rope
 from ropewalk.inspector.published import contexts
 from ropewalk.inspector.records import (
     CheckpointSummary,
@@ -17,7 +18,6 @@ from ropewalk.inspector.records import (
     LayerKind,
     Source,
 )
-from ropewalk.inspector.rope_config import rope_from_gguf, standardise_rope
 
 MakeCheckpoint = Callable[..., Inspection]
 Layers = Sequence[tuple[int, int, int, int | None]]  # number, KV heads, head dim, window

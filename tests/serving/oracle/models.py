@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.inspector.files import GgufWriter
+from tests.inspector.readers.files import GgufWriter
 
 VOCAB = 1024
 
