@@ -38,6 +38,9 @@ class Module:
         return [row for row, name in enumerate(names) if name.startswith(start) or name == self.path]
 
 
+EVERYTHING = Module("", "", 1, 0, 0, ())  # lists all tensors before the tree is there
+
+
 def module_tree(table: TensorTable) -> Module:
     """Every tensor of a table below one root without a name."""
     return _Folder(table).root()

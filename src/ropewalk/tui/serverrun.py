@@ -10,16 +10,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from ropewalk.errors import RopewalkError
-from ropewalk.findings import Finding
-from ropewalk.planner.records import Plan
-from ropewalk.serving.preflight import PreflightItem
-from ropewalk.serving.report import ServerReport
-from ropewalk.tui.state import Opened
 
 if TYPE_CHECKING:
+    from ropewalk.findings import Finding
+    from ropewalk.planner.records import Plan
     from ropewalk.serving.launcher import RunningServer
     from ropewalk.serving.live import Moment
+    from ropewalk.serving.preflight import PreflightItem
     from ropewalk.serving.records import LaunchSpec
+    from ropewalk.serving.report import ServerReport
+    from ropewalk.tui.state import Opened
 
 LOOK_SECONDS = 1.0
 _BUNCH_SECONDS = 0.2

@@ -24,19 +24,21 @@ class TensorRows:
         self._elements: dict[Shape, int] = {shape: prod(shape) for shape in set(table.shapes)}
 
     def matching(self, rows: Sequence[int], text: str) -> Sequence[int]:
-        """The rows whose name or dtype contains every word; capitals count where one is typed."""
+        """The rows with every word in their name, or with a dtype that begins so; capitals count if typed."""
         for word in text.split():
             rows = self._with_word(rows, word)
         return rows
 
     def ordered(self, rows: Sequence[int], column: Column, *, backwards: bool) -> Sequence[int]:
         """The rows by a column; ``stored`` is the order of files and headers."""
+        if column == "stored" and not backwards:
+            return rows
         return array("L", sorted(rows, key=self._key(column), reverse=backwards))
 
     def _with_word(self, rows: Sequence[int], word: str) -> Sequence[int]:
         dtypes = self.table.dtypes
         names = self._small if word == word.lower() else self.table.names
-        known = {dtype for dtype in self._dtypes if word.lower() in dtype.lower()}
+        known = {dtype for dtype in self._dtypes if dtype.lower().startswith(word.lower())}
         if known:
             return [row for row in rows if word in names[row] or dtypes[row] in known]
         if len(rows) == len(names) and isinstance(rows, range):

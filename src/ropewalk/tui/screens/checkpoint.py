@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from textual import on, work
 from textual.app import ComposeResult
@@ -17,7 +18,7 @@ from ropewalk.findings import Finding, by_severity
 from ropewalk.inspector.records import Fact, Inspection
 from ropewalk.inspector.tensors import Tensor
 from ropewalk.tui.export import tensors_csv
-from ropewalk.tui.modules import Module, module_tree
+from ropewalk.tui.modules import EVERYTHING, Module, module_tree
 from ropewalk.tui.screens.base import RecordScreen
 from ropewalk.tui.screens.sheet import Sheet
 from ropewalk.tui.state import Desk, Opened
@@ -71,6 +72,7 @@ class CheckpointScreen(RecordScreen):
         self._shown: Opened | None = None
         self._rows: TensorRows | None = None
         self._listing: _Listing | None = None
+        self._wanted: int | None = None
 
     def compose_body(self) -> ComposeResult:
         """Findings, layers, and three columns."""
@@ -119,45 +121,54 @@ class CheckpointScreen(RecordScreen):
 
     @work(thread=True, exclusive=True, group="modules")
     def _sort_out(self, opened: Opened) -> None:
-        """Names into modules: a quarter of a second for 92,000, so not while keys wait."""
+        """The table first, then names into modules: for 92,000 that takes some tenths of a second."""
         worker = get_current_worker()
-        rows, root = TensorRows(opened.checkpoint.tensors), module_tree(opened.checkpoint.tensors)
+        rows = TensorRows(opened.checkpoint.tensors)
         if not worker.is_cancelled:
-            self.app.call_from_thread(self._show_modules, rows, root)
+            self.app.call_from_thread(self._show_tensors, rows)
+        root = module_tree(opened.checkpoint.tensors)
+        if not worker.is_cancelled:
+            self.app.call_from_thread(self.query_one(ModuleTree).show, root)
 
-    def _show_modules(self, rows: TensorRows, root: Module) -> None:
-        self._rows, self._listing = rows, _Listing(root)
-        self.query_one(ModuleTree).show(root)
-        self._list()
+    def _show_tensors(self, rows: TensorRows) -> None:
+        self._rows = rows
+        self._relist(_Listing(EVERYTHING))
 
-    def _list(self, **changes: Any) -> None:
-        """List what is asked for now."""
-        rows, listing = self._rows, self._listing
-        if rows is None or listing is None or self._shown is None:
-            return
-        table = rows.table
-        found = rows.matching(listing.module.rows(table), listing.text)
+    def _relist(self, listing: _Listing) -> None:
+        """List this instead; what was being looked for before is no longer wanted."""
+        self._listing = listing
+        if self._rows is not None:
+            self._find(self._rows, listing)
+
+    @work(thread=True, exclusive=True, group="list")
+    def _find(self, rows: TensorRows, listing: _Listing) -> None:
+        worker = get_current_worker()
+        found = rows.matching(listing.module.rows(rows.table), listing.text)
         found = rows.ordered(found, listing.column, backwards=listing.backwards)
+        if not worker.is_cancelled:
+            self.app.call_from_thread(self._show_found, rows, listing, found)
+
+    def _show_found(self, rows: TensorRows, listing: _Listing, found: Sequence[int]) -> None:
+        if listing is not self._listing or self._shown is None:
+            return
         self.query_one(TensorList).show(
-            table,
+            rows.table,
             found,
             front=f"{listing.module.path}." if listing.module.path else "",
             by=(listing.column, listing.backwards),
             elements=_is_packed(self._shown.inspection),
         )
-        self._title(listing, found=len(found), total=len(table))
+        self._title(listing, found=len(found), total=len(rows.table))
+        if self._wanted is not None:
+            self.query_one(TensorList).go_to(self._wanted)
+            self._wanted = None
 
     def _title(self, listing: _Listing, *, found: int, total: int) -> None:
         middle, module = self.query_one("#middle"), listing.module
         alike = f" ({module.alike} alike)" if module.alike > 1 else ""
         middle.border_title = Content(f"Tensors of {clean(module.path)}{alike}" if module.path else "Tensors")
-        middle.border_subtitle = Content(
-            f"{found:,} of {total:,}" + (f" by {listing.column}" * (listing.column != "stored"))
-        )
-
-    def _relist(self, listing: _Listing) -> None:
-        self._listing = listing
-        self._list()
+        by = "" if listing.column == "stored" else f" by {listing.column}"
+        middle.border_subtitle = f"{found:,} of {total:,}{by}"
 
     @on(ModuleTree.Highlighted)
     def _module_highlighted(self, event: ModuleTree.Highlighted) -> None:
@@ -214,10 +225,9 @@ class CheckpointScreen(RecordScreen):
             return
         tree = self.query_one(ModuleTree)
         tree.move_cursor(tree.root)
-        if tree.root.data is not None:
-            self.query_one("#filter", Input).value = ""
-            self._relist(_Listing(tree.root.data))
-        self.query_one(TensorList).go_to(rows.table.names.index(tensor))
+        self.query_one("#filter", Input).value = ""
+        self._wanted = rows.table.names.index(tensor)
+        self._relist(_Listing(EVERYTHING))
 
     def action_filter(self) -> None:
         """Type a filter."""

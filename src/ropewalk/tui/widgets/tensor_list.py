@@ -11,11 +11,11 @@ from rich.segment import Segment
 from rich.style import Style
 from textual import events
 from textual.binding import Binding, BindingType
-from textual.geometry import Region, Size
+from textual.geometry import Region
 from textual.message import Message
 from textual.reactive import reactive
-from textual.scroll_view import ScrollView
 from textual.strip import Strip
+from textual.widget import Widget
 
 from ropewalk.inspector.tensors import Tensor, TensorTable
 from ropewalk.report.tensors import shape_text
@@ -26,6 +26,7 @@ from ropewalk.units import format_bytes
 
 _NAME_WIDTH = 26  # below this another column goes instead
 _GAP = 1
+_WHEEL_ROWS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +48,20 @@ _HEADINGS = (
 )
 
 
-class TensorList(ScrollView, can_focus=True):
-    """Rows of a tensor table, with a heading that stays and a cursor."""
+class TensorList(Widget, can_focus=True):
+    """Rows of a tensor table, with a heading that stays, a cursor and a scroll bar.
+
+    It scrolls by itself: a scroll view lays out the whole screen anew whenever its height changes, which
+    is with every letter of a filter.
+    """
 
     DEFAULT_CSS = stylesheet(__file__)
+    ALLOW_SELECT = False
     COMPONENT_CLASSES: ClassVar[set[str]] = {
         "tensor-list--heading",
         "tensor-list--cursor",
         "tensor-list--figure",
+        "tensor-list--bar",
     }
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "move(-1)", "up", show=False),
@@ -65,7 +72,7 @@ class TensorList(ScrollView, can_focus=True):
         Binding("end,G", "end(1)", "last", show=False),
         Binding("enter", "choose", "open"),
     ]
-    cursor = reactive(0)
+    cursor = reactive(0, repaint=False)
 
     @dataclass
     class Chosen(Message):
@@ -83,9 +90,11 @@ class TensorList(ScrollView, can_focus=True):
         super().__init__(id=id)
         self._table = TensorTable()
         self._rows: Sequence[int] = ()
+        self._top = 0
         self._sorted: tuple[Column, bool] = ("stored", False)
         self._counts_elements = False
         self._front = ""
+        self._headings: tuple[_Heading, ...] = ()
 
     @property
     def rows(self) -> Sequence[int]:
@@ -105,8 +114,7 @@ class TensorList(ScrollView, can_focus=True):
         column they are sorted by and whether backwards; ``elements`` says that packed words are counted."""
         self._table, self._rows, self._front = table, rows, front
         self._sorted, self._counts_elements = by, elements
-        self.virtual_size = Size(self.size.width, len(rows) + 1)
-        self.cursor = min(self.cursor, max(0, len(rows) - 1))
+        self.cursor = self._within(self.cursor)
         self._keep_cursor_in_sight()
         self.refresh()
 
@@ -121,35 +129,44 @@ class TensorList(ScrollView, can_focus=True):
 
     def render_line(self, y: int) -> Strip:
         """The heading, or the row that is there after scrolling."""
-        width = self.size.width
         if y == 0:
-            return self._line(self._heading_cells(), self.get_component_rich_style("tensor-list--heading"))
-        place = int(self.scroll_offset.y) + y - 1
+            return self._line(
+                self._heading_cells(), self.get_component_rich_style("tensor-list--heading"), " "
+            )
+        place = self._top + y - 1
         if place >= len(self._rows):
-            return Strip.blank(width, self.rich_style)
+            return Strip.blank(self.size.width, self.rich_style)
         style = self.rich_style
         if place == self.cursor:
             style += self.get_component_rich_style("tensor-list--cursor")
-        return self._line(self._cells(self._rows[place]), style, figures=place != self.cursor)
+        return self._line(
+            self._cells(self._rows[place]), style, self._bar(y - 1), figures=place != self.cursor
+        )
 
-    def _headings(self) -> list[_Heading]:
-        """The columns for which there is room."""
-        shown = list(_HEADINGS)
-        for heading in sorted(_HEADINGS, key=lambda heading: -heading.goes):
-            if self.size.width - sum(one.width + _GAP for one in shown) >= _NAME_WIDTH or not heading.goes:
-                break
-            shown.remove(heading)
-        return shown
+    def _bar(self, line: int) -> str:
+        """The scroll bar beside a line: dark where the rows in sight are among all rows."""
+        shown, count = self._shown, len(self._rows)
+        if count <= shown:
+            return " "
+        length = max(1, shown * shown // count)
+        start = self._top * (shown - length) // (count - shown)
+        return "█" if start <= line < start + length else "│"
 
-    def _line(self, cells: Sequence[str], style: Style, *, figures: bool = False) -> Strip:
+    @property
+    def _shown(self) -> int:
+        """How many rows are in sight."""
+        return max(1, self.size.height - 1)
+
+    def _line(self, cells: Sequence[str], style: Style, bar: str, *, figures: bool = False) -> Strip:
         dim = style + self.get_component_rich_style("tensor-list--figure") if figures else style
-        headings = self._headings()
-        room = max(1, self.size.width - sum(heading.width + _GAP for heading in headings))
+        headings = self._headings
+        room = max(1, self.size.width - 1 - _total(headings))
         segments = [Segment(_fit(cells[0], room), style)]
         for heading, text in zip(headings, cells[1:], strict=True):
             fitted = _fit(text, heading.width)
             aligned = fitted.strip().rjust(heading.width) if heading.right else fitted
             segments.append(Segment(" " * _GAP + aligned, dim))
+        segments.append(Segment(bar, self.get_component_rich_style("tensor-list--bar")))
         return Strip(segments, self.size.width)
 
     def _heading_cells(self) -> list[str]:
@@ -158,7 +175,7 @@ class TensorList(ScrollView, can_focus=True):
         named = {"elements": "elements" if self._counts_elements else "params"}
         return [
             named.get(name, name) + (mark if name == column else "")
-            for name in ("name", *(heading.column for heading in self._headings()))
+            for name in ("name", *(heading.column for heading in self._headings))
         ]
 
     def _cells(self, row: int) -> list[str]:
@@ -171,27 +188,43 @@ class TensorList(ScrollView, can_focus=True):
             "file": tensor.file,
         }
         name = tensor.name.removeprefix(self._front) or tensor.name
-        return [name, *(texts[heading.column] for heading in self._headings())]
+        return [name, *(texts[heading.column] for heading in self._headings)]
 
     def watch_cursor(self, old: int, new: int) -> None:
-        """Draw the two lines that change, and scroll where the cursor left the sight."""
-        for place in (old, new):
-            line = place + 1 - int(self.scroll_offset.y)
-            if 0 < line < self.size.height:
-                self.refresh(Region(0, line, self.size.width, 1))
-        self._keep_cursor_in_sight()
+        """Draw the two lines that change, or all where the cursor left the sight."""
+        if self._keep_cursor_in_sight():
+            self.refresh()
+        else:
+            lines = (place - self._top + 1 for place in (old, new))
+            self.refresh(*(Region(0, line, self.size.width, 1) for line in lines if line > 0))
 
-    def _keep_cursor_in_sight(self) -> None:
-        top, shown = int(self.scroll_target_y), max(1, self.size.height - 1)
-        if self.cursor < top:
-            self.scroll_to(y=self.cursor, animate=False, immediate=True)
-        elif self.cursor >= top + shown:
-            self.scroll_to(y=self.cursor - shown + 1, animate=False, immediate=True)
+    def _keep_cursor_in_sight(self) -> bool:
+        """Scroll as little as needed; whether anything moved."""
+        lowest = max(0, self.cursor - self._shown + 1)
+        return self._set_top(min(max(self._top, lowest), self.cursor))
+
+    def _set_top(self, top: int) -> bool:
+        top = min(max(top, 0), max(0, len(self._rows) - self._shown))
+        moved, self._top = top != self._top, top
+        return moved
 
     def on_resize(self) -> None:
         """The columns may be others now."""
-        self.virtual_size = Size(self.size.width, len(self._rows) + 1)
+        self._headings = _fitting(self.size.width - 1)
         self._keep_cursor_in_sight()
+        self.refresh()
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        """Three rows further; the cursor stays where it is."""
+        event.stop()
+        if self._set_top(self._top + _WHEEL_ROWS):
+            self.refresh()
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        """Three rows back."""
+        event.stop()
+        if self._set_top(self._top - _WHEEL_ROWS):
+            self.refresh()
 
     def action_move(self, step: int) -> None:
         """One row up or down."""
@@ -199,7 +232,7 @@ class TensorList(ScrollView, can_focus=True):
 
     def action_page(self, step: int) -> None:
         """A screenful up or down."""
-        self.cursor = self._within(self.cursor + step * max(1, self.size.height - 2))
+        self.cursor = self._within(self.cursor + step * max(1, self._shown - 1))
 
     def action_end(self, last: int) -> None:
         """The first row or the last."""
@@ -212,19 +245,19 @@ class TensorList(ScrollView, can_focus=True):
             self.post_message(self.Chosen(tensor))
 
     def on_click(self, event: events.Click) -> None:
-        """A row takes the cursor, twice opens it; the heading sorts."""
+        """A row takes the cursor, twice opens it; the heading sorts, the scroll bar goes there."""
         if event.y == 0:
             self._choose_heading(event.x)
-            return
-        place = int(self.scroll_offset.y) + event.y - 1
-        if place < len(self._rows):
-            self.cursor = place
+        elif event.x == self.size.width - 1:
+            self.cursor = self._within((event.y - 1) * len(self._rows) // self._shown)
+        elif self._top + event.y - 1 < len(self._rows):
+            self.cursor = self._top + event.y - 1
             if event.chain == 2:
                 self.action_choose()
 
     def _choose_heading(self, x: int) -> None:
-        right = self.size.width
-        for heading in reversed(self._headings()):
+        right = self.size.width - 1
+        for heading in reversed(self._headings):
             right -= heading.width + _GAP
             if x >= right:
                 self.post_message(self.HeadingChosen(heading.column))
@@ -233,6 +266,20 @@ class TensorList(ScrollView, can_focus=True):
 
     def _within(self, place: int) -> int:
         return min(max(place, 0), max(0, len(self._rows) - 1))
+
+
+def _fitting(width: int) -> tuple[_Heading, ...]:
+    """The columns for which there is room beside the name."""
+    shown = list(_HEADINGS)
+    for heading in sorted(_HEADINGS, key=lambda heading: -heading.goes):
+        if width - _total(shown) >= _NAME_WIDTH or not heading.goes:
+            break
+        shown.remove(heading)
+    return tuple(shown)
+
+
+def _total(headings: Sequence[_Heading]) -> int:
+    return sum(heading.width + _GAP for heading in headings)
 
 
 def _fit(text: str, width: int) -> str:
