@@ -129,6 +129,11 @@ def test_a_missing_dimension_is_named() -> None:
         ({"context_len": 0}, "context_len"),
         ({"num_sequences": 0}, "num_sequences"),
         ({"tensor_parallel": -1}, "tensor_parallel"),
+        ({"memory_bytes": 0}, "memory_bytes"),
+        ({"ubatch": -512, "engine": "llama-server"}, "ubatch"),
+        ({"cache_ram_bytes": -1, "engine": "llama-server"}, "cache_ram_bytes"),
+        ({"context_len": 2**63}, "context_len"),
+        ({"tensor_parallel": 64, "pipeline_parallel": 64}, "pipeline_parallel"),
         ({"engine": "ollama"}, "engine"),
     ],
 )

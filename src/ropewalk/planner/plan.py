@@ -20,6 +20,13 @@ from ropewalk.planner.terms import memory_of
 from ropewalk.units import format_bytes
 
 _UNKNOWN = Machine()
+_LEAST = {
+    "context_len": 1, "num_sequences": 1, "memory_bytes": 1, "tensor_parallel": 1, "pipeline_parallel": 1,
+    "max_batched_tokens": 1, "batch": 1, "ubatch": 1, "gpu_layers": 0, "cache_ram_bytes": 0,
+    "context_checkpoints": 0,
+}  # fmt: skip
+_MOST = 2**63 - 1  # what an engine could be given
+_MOST_DEVICES = 1024  # each gets a share of its own
 
 
 def make_plan(
@@ -70,10 +77,17 @@ def make_plan(
 
 
 def _check(request: PlanRequest) -> None:
-    for name in ("context_len", "num_sequences", "tensor_parallel", "pipeline_parallel"):
+    for name, least in _LEAST.items():
         value = getattr(request, name)
-        if value < 1:
-            raise UsageError(f"{name} must be at least 1, not {value}", where={"field": name, "value": value})
+        if value is not None and not least <= value <= _MOST:
+            limit = f"at least {least}" if value < least else f"at most {_MOST}"
+            raise UsageError(f"{name} must be {limit}, not {value}", where={"field": name, "value": value})
+    devices = request.tensor_parallel * request.pipeline_parallel
+    if devices > _MOST_DEVICES:
+        raise UsageError(
+            f"{devices:,} devices are more than the {_MOST_DEVICES:,} that can be planned for",
+            where={"field": "pipeline_parallel", "value": devices},
+        )
     if request.engine not in ENGINES:
         raise UsageError(
             f"there is no engine {request.engine!r}; plans are made for {', '.join(ENGINES)}",
