@@ -1,5 +1,113 @@
-"""ropewalk: inspect, plan, serve and measure open-weights language models at long context."""
+"""ropewalk: inspect, plan, check, serve and measure open-weights language models at long context.
+
+    import ropewalk
+
+    inspection = ropewalk.inspect("Qwen/Qwen3-8B")
+    plan = ropewalk.plan(inspection, context_len=131072, memory_bytes=48 * 1024**3)
+    print(plan.rope.reason, plan.fit.fits, plan.launch.command)
+
+Five functions, the records that they take and give, and the errors that they raise; everything is imported
+when it is first asked for. In a notebook the records show as pages.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from ropewalk._version import __version__
 
-__all__ = ["__version__"]
+if TYPE_CHECKING:
+    from ropewalk.core import check, inspect, measure, plan, serve
+    from ropewalk.errors import (
+        CheckpointError,
+        CheckpointMissingError,
+        EngineError,
+        EngineFailedError,
+        EngineMissingError,
+        EngineTimeoutError,
+        HubError,
+        RopewalkError,
+        RunStoreError,
+        UsageError,
+    )
+    from ropewalk.findings import Finding
+    from ropewalk.inspector.records import Fact, Inspection, LayerGroup
+    from ropewalk.planner.records import Fit, Memory, MemoryTerm, Plan, PlanRequest, RopeDecision
+    from ropewalk.serving.check.records import CheckResult
+    from ropewalk.serving.preflight import PreflightError
+    from ropewalk.serving.records import ArmResult, Comparison, LaunchSpec, Measurement, RecallCell
+    from ropewalk.serving.service import ServeSettings, Service
+    from ropewalk.serving.settings import MeasureSettings
+
+__all__ = [
+    "ArmResult",
+    "CheckResult",
+    "CheckpointError",
+    "CheckpointMissingError",
+    "Comparison",
+    "EngineError",
+    "EngineFailedError",
+    "EngineMissingError",
+    "EngineTimeoutError",
+    "Fact",
+    "Finding",
+    "Fit",
+    "HubError",
+    "Inspection",
+    "LaunchSpec",
+    "LayerGroup",
+    "MeasureSettings",
+    "Measurement",
+    "Memory",
+    "MemoryTerm",
+    "Plan",
+    "PlanRequest",
+    "PreflightError",
+    "RecallCell",
+    "RopeDecision",
+    "RopewalkError",
+    "RunStoreError",
+    "ServeSettings",
+    "Service",
+    "UsageError",
+    "__version__",
+    "check",
+    "inspect",
+    "measure",
+    "plan",
+    "serve",
+]
+
+_HOMES = {
+    "core": "check inspect measure plan serve",
+    "errors": "CheckpointError CheckpointMissingError EngineError EngineFailedError EngineMissingError "
+    "EngineTimeoutError HubError RopewalkError RunStoreError UsageError",
+    "findings": "Finding",
+    "inspector.records": "Fact Inspection LayerGroup",
+    "planner.records": "Fit Memory MemoryTerm Plan PlanRequest RopeDecision",
+    "serving.check.records": "CheckResult",
+    "serving.preflight": "PreflightError",
+    "serving.records": "ArmResult Comparison LaunchSpec Measurement RecallCell",
+    "serving.service": "ServeSettings Service",
+    "serving.settings": "MeasureSettings",
+}
+
+# What a function gives back; these records show as pages in a notebook.
+_RESULTS = {"inspect": "Inspection", "plan": "Plan", "check": "CheckResult", "measure": "Measurement"}
+
+
+def __getattr__(name: str) -> Any:
+    home = next((home for home, names in _HOMES.items() if name in names.split()), None)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(f"{__name__}.{home}"), name)
+    if name in _RESULTS:
+        __getattr__(_RESULTS[name])
+    elif name in _RESULTS.values():
+        import_module(f"{__name__}.report.notebook").show(value)
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__
