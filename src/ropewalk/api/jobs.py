@@ -71,7 +71,7 @@ class Job:
         return self.events[-1]
 
     def stop(self) -> None:
-        """Have the worker stop; one that has not after :data:`STOP_SECONDS` is killed. Too late is no error."""
+        """Have the worker stop if it has not; it is killed where it does not within :data:`STOP_SECONDS`."""
         if self.is_ended:
             return
         self._is_stopped = True

@@ -75,7 +75,7 @@ def delete_run(run: str, state: UseState) -> Response:
     return Response(status_code=204)
 
 
-@router.get("/v1/runs/{run}/events", response_class=EventStream)
+@router.get("/v1/runs/{run}/events", status_code=200, response_class=EventStream)
 async def run_events(run: str, request: Request, state: UseState) -> Response:
     """What a measurement tells while it runs, from its start on, as server-sent events.
 
