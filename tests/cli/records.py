@@ -35,6 +35,7 @@ from ropewalk.planner.records import (
     Plan,
     PlanRequest,
     Prefill,
+    PromptWork,
     RopeDecision,
 )
 from ropewalk.planner.rope.table import RopePair, RopeTable
@@ -49,6 +50,7 @@ from ropewalk.serving.records import (
     RecallCell,
     SpeedPoint,
 )
+from ropewalk.serving.speed_fit import fit_speed
 from ropewalk.units import GIB, MIB
 
 LYING = Finding(
@@ -235,6 +237,11 @@ _SPEEDS = {1945: 380.0, 7885: 232.0, 11878: 180.0}
 def _arm(arm: str, label: str, context: int, rows: dict[int, str]) -> ArmResult:
     refused = {length for length, row in rows.items() if set(row) == {"R"}}
     cache = context * 23040  # bytes per token: 30 layers, 3 KV heads of 64, f16
+    points = tuple(
+        SpeedPoint(length, length / rate, rate, 40.5)
+        for length, rate in _SPEEDS.items()
+        if length not in refused
+    )
     return ArmResult(
         arm=arm,
         label=label,
@@ -252,11 +259,8 @@ def _arm(arm: str, label: str, context: int, rows: dict[int, str]) -> ArmResult:
         ),
         effective_context_absolute=None,
         effective_context_relative=7885 if arm.startswith("yarn") else None,
-        speed=tuple(
-            SpeedPoint(length, length / rate, rate, 40.5)
-            for length, rate in _SPEEDS.items()
-            if length not in refused
-        ),
+        speed=points,
+        speed_fit=fit_speed(points, [PromptWork(11878, Prefill(25, 30, 15), Decode(1, 1))]),
     )  # fmt: skip
 
 

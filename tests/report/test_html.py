@@ -120,6 +120,17 @@ def test_attributes_are_escaped_and_numbers_are_short() -> None:
     )
 
 
+def test_the_fitted_curve_is_drawn_through_the_measured_shapes(run: Measurement) -> None:
+    document = Document(measurement_html(run))
+    (lines,) = [[attrs["d"] or "" for tag, attrs in document.tags if tag == "path"]]
+    assert [path.count("L") for path in lines] == [1, 40, 40]  # two lengths are no curve: a straight line
+    fit = run.arms[1].speed_fit
+    assert fit is not None
+    assert f"{fit.attention_share:.0%} at 11,878" in document.text
+    assert "38%" in document.text  # 15 of 40 FLOPs planned
+    assert len([1 for tag, attrs in document.tags if attrs.get("class") == "spot"]) == 2 + 3 + 3 + 3  # legend
+
+
 def test_a_plot_starts_at_zero_and_names_its_axes() -> None:
     lines = [Line("a", ((1000, 380.0), (8000, 180.0)))]
     document = Document(f"<main>{line_plot(lines, x_title='tokens', y_title='speed')}</main>")

@@ -135,6 +135,11 @@ def test_a_model_that_recalls_hits_everywhere(bench: Bench) -> None:
     assert all(outcomes(run, arm, 700) == ["hit"] * 5 for arm in ARMS)
     assert [outcomes(run, arm, 400) for arm in ARMS] == [["hit"] * 5, ["hit"] * 5, []]
     assert [point.length for point in run.arms[0].speed] == [400, 700]
+    assert [(one.length, one.prefill.linear_flops > 0) for one in run.arms[0].work] == [
+        (400, True),
+        (700, True),
+    ]
+    assert run.arms[0].speed_fit is None  # two lengths are no curve
     assert all(server.stopped for server in bench.servers)
 
 

@@ -10,7 +10,7 @@ from ropewalk.planner.caches import CacheType
 from ropewalk.planner.layers_cache import kept_rows, layer_token_bytes, state_elements
 from ropewalk.planner.machine import Machine
 from ropewalk.planner.params import linear_parameters
-from ropewalk.planner.records import Compute, Decode, Mask, Prefill, Speed
+from ropewalk.planner.records import Compute, Decode, Mask, Prefill, PromptWork, Speed
 from ropewalk.planner.shape import ModelShape
 
 _FAR = 1 << 40  # tokens; a crossover beyond this is none
@@ -61,30 +61,35 @@ def compute_of(
     shape: ModelShape, *, context_len: int, key: CacheType, value: CacheType, machine: Machine
 ) -> Compute:
     """The work of one sequence of ``context_len`` tokens, and of the token after it."""
+    work = work_of(shape, length=context_len, key=key, value=value)
+    windows = [group.window for group in shape.layers if group.window]
+    return Compute(
+        prefill=work.prefill,
+        attention_share=work.attention_share,
+        crossover_len=_crossover(shape, linear_parameters(shape)),
+        score_matrix_bytes=context_len**2 * shape.num_attention_heads * shape.dtype_bytes,
+        mask=Mask(causal_cells(context_len), window_cells(context_len, max(windows)) if windows else None),
+        decode=work.decode,
+        speed=_speed(work.prefill, work.decode, machine),
+    )
+
+
+def work_of(shape: ModelShape, *, length: int, key: CacheType, value: CacheType) -> PromptWork:
+    """FLOPs of a prompt of ``length`` tokens; bytes and FLOPs of the token after it."""
     linear = linear_parameters(shape)
     head = shape.vocab_size * shape.hidden_size
     # One row of logits per prompt: an engine computes no others.
-    linear_flops = 2 * (linear * context_len + head)
+    linear_flops = 2 * (linear * length + head)
     square = causal = 0
     for group in shape.layers:
         per_cell = 2 * pair_values(shape, group) * group.count
-        square += per_cell * context_len**2
-        causal += per_cell * group_cells(group, context_len, shape.encoder_len)
-    prefill = Prefill(linear_flops, square, causal)
+        square += per_cell * length**2
+        causal += per_cell * group_cells(group, length, shape.encoder_len)
     decode = Decode(
-        bytes_per_token=_weight_bytes_read(shape) + _cache_bytes_read(shape, context_len, key, value),
-        flops_per_token=2 * (linear + head) + _decode_attention(shape, context_len),
+        bytes_per_token=_weight_bytes_read(shape) + _cache_bytes_read(shape, length, key, value),
+        flops_per_token=2 * (linear + head) + _decode_attention(shape, length),
     )
-    windows = [group.window for group in shape.layers if group.window]
-    return Compute(
-        prefill=prefill,
-        attention_share=causal / (causal + linear_flops),
-        crossover_len=_crossover(shape, linear),
-        score_matrix_bytes=context_len**2 * shape.num_attention_heads * shape.dtype_bytes,
-        mask=Mask(causal_cells(context_len), window_cells(context_len, max(windows)) if windows else None),
-        decode=decode,
-        speed=_speed(prefill, decode, machine),
-    )
+    return PromptWork(length, Prefill(linear_flops, square, causal), decode)
 
 
 def pair_values(shape: ModelShape, group: LayerGroup) -> int:

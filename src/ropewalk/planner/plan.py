@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from ropewalk.errors import UsageError
 from ropewalk.findings import Finding, by_severity
 from ropewalk.inspector.records import Inspection
-from ropewalk.planner.compute import compute_of
+from ropewalk.planner.compute import compute_of, work_of
 from ropewalk.planner.engines import ENGINES
 from ropewalk.planner.engines.rules import EngineRules
 from ropewalk.planner.fit import largest
 from ropewalk.planner.machine import Machine
 from ropewalk.planner.model import shape_of
-from ropewalk.planner.records import Fit, FitRow, Memory, Plan, PlanRequest
+from ropewalk.planner.records import Fit, FitRow, Memory, Plan, PlanRequest, PromptWork
 from ropewalk.planner.rope.decision import decide_rope
 from ropewalk.planner.shape import ModelShape
 from ropewalk.planner.terms import memory_of
@@ -74,6 +75,15 @@ def make_plan(
         findings=by_severity(findings),
         override_context_len=advice.override_context_len,
     )
+
+
+def prompt_work(
+    inspection: Inspection, request: PlanRequest, lengths: Iterable[int], *, machine: Machine = _UNKNOWN
+) -> tuple[PromptWork, ...]:
+    """The work of prompts of these lengths where ``request`` is served; raises as :func:`make_plan` does."""
+    shape = shape_of(inspection, mtp=request.mtp)
+    key, value = ENGINES[request.engine].types_of(shape, request, machine)
+    return tuple(work_of(shape, length=length, key=key, value=value) for length in lengths)
 
 
 def _check(request: PlanRequest) -> None:

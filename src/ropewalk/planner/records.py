@@ -191,6 +191,21 @@ class Decode:
 
 
 @dataclass(frozen=True, slots=True)
+class PromptWork:
+    """What a prompt of ``length`` tokens takes, and the token after it."""
+
+    length: int
+    prefill: Prefill
+    decode: Decode
+
+    @property
+    def attention_share(self) -> float:
+        """The part of the causal prefill that is attention."""
+        attention = self.prefill.attention_flops_causal
+        return attention / (attention + self.prefill.linear_flops)
+
+
+@dataclass(frozen=True, slots=True)
 class Speed:
     """Predicted speed; ``basis`` says whether it is a bound or a calibrated prediction."""
 

@@ -12,6 +12,7 @@ from ropewalk.report.grid import Heatmap, heatmaps, lengths_of_speed
 from ropewalk.report.layout import SEVERITY_MARKS, common_unit, in_unit, short_name
 from ropewalk.report.markup import Markup, element, join
 from ropewalk.report.plan import rope_words, term_name
+from ropewalk.report.speed import FIT_HEADS, fit_rows, rate_curve
 from ropewalk.report.svg import Line, heatmap_svg, kind_of, legend_shape, line_plot, pair_bar, symbol_of
 from ropewalk.serving.records import ArmResult, Comparison, Measurement, SpeedPoint
 from ropewalk.units import format_bytes, format_seconds, format_tokens
@@ -146,7 +147,8 @@ def _speed(arms: Sequence[ArmResult]) -> Markup:
     if not timed:
         return Markup("")
     lines = [
-        Line(arm.label, tuple((p.length, p.prefill_tokens_per_second) for p in arm.speed)) for arm in timed
+        Line(arm.label, tuple((p.length, p.prefill_tokens_per_second) for p in arm.speed), rate_curve(arm))
+        for arm in timed
     ]
     keys = [element("li", legend_shape(n), line.name) for n, line in enumerate(lines)]
     rows = []
@@ -158,7 +160,17 @@ def _speed(arms: Sequence[ArmResult]) -> Markup:
         element("ul", *keys, class_="legend"),
         element("figure", line_plot(lines, x_title="prompt tokens", y_title="prefill tokens per second")),
         _table(["tokens", *(arm.label for arm in timed)], rows, numbers={0}),
+        *_fitted(timed),
     ])  # fmt: skip
+
+
+def _fitted(arms: Sequence[ArmResult]) -> Iterable[Markup]:
+    """The curves of the plot in figures; the square's share of the time beside the plan's of the work."""
+    rows = fit_rows(arms)
+    if rows:
+        note = "Shapes are measured; the line is the fit: seconds = fixed + per token × n + per token² × n²."
+        yield element("p", note, class_="note")
+        yield _table(FIT_HEADS, rows, numbers={1, 2, 3, 4, 5})
 
 
 def _speed_cell(points: Sequence[SpeedPoint], length: int) -> str:

@@ -11,6 +11,7 @@ from rich.text import Text
 from ropewalk.report.grid import Heatmap, Strip, arm_name, heatmaps, lengths_of_speed, pooled
 from ropewalk.report.layout import Parts, columns, common_unit, findings_block, in_unit, labelled, short_name
 from ropewalk.report.plan import term_name
+from ropewalk.report.speed import FIT_HEADS, fit_rows
 from ropewalk.serving.records import ArmResult, Comparison, Machine, Measurement
 from ropewalk.units import format_bytes, format_seconds, format_tokens
 
@@ -92,6 +93,8 @@ def _rows(measurement: Measurement) -> Iterator[Row]:
         yield "memory", memory_table(measurement.arms)
     if lengths_of_speed(measurement.arms):
         yield "speed", _speed(measurement.arms)
+    if fits := fit_rows(measurement.arms):
+        yield "fitted", _fitted(fits)
     findings = [*measurement.findings, *(finding for arm in measurement.arms for finding in arm.findings)]
     yield "findings", findings_block(findings)
 
@@ -145,6 +148,16 @@ def _speed(arms: Sequence[ArmResult]) -> RenderableType:
     for length in lengths_of_speed(arms):
         cells = (_speed_cell(arm, length) for arm in arms)
         table.add_row(format_tokens(length), *cells)
+    return table
+
+
+def _fitted(rows: Sequence[Sequence[str]]) -> RenderableType:
+    """The parts of each arm's curve; the square's share of the time beside the plan's of the work."""
+    table = columns("left", "right", "right", "right", "left")
+    heads = ("", *FIT_HEADS[1:4], "attention's share")
+    table.add_row(*(Text(head, style="dim") for head in heads))
+    for *parts, measured, planned in rows:
+        table.add_row(*parts, f"{measured}, planned {planned}")
     return table
 
 

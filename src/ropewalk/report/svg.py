@@ -21,10 +21,12 @@ _CLASSES = {"hit": "hit", "miss": "miss", "wrong value": "wrong", PARTIAL.words:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A named series of (x, y) points."""
+    """A named series of (x, y) points; ``curve`` is the line through them, straight from one to the next
+    where it is empty."""
 
     name: str
     points: tuple[tuple[float, float], ...]
+    curve: tuple[tuple[float, float], ...] = ()
 
 
 def heatmap_svg(heatmap: Heatmap) -> Markup:
@@ -140,7 +142,7 @@ Place = Callable[[float, float], tuple[float, float]]
 def line_plot(lines: Sequence[Line], *, x_title: str, y_title: str) -> Markup:
     """Lines from zero on both axes, each with a shape of its own; the legend is the caller's."""
     x_top = max(x for line in lines for x, _ in line.points)
-    y_ticks = _ticks(max(y for line in lines for _, y in line.points))
+    y_ticks = _ticks(max(y for line in lines for _, y in (*line.points, *line.curve)))
 
     def place(x: float, y: float) -> tuple[float, float]:
         across = _WIDTH - _MARGIN_LEFT - _MARGIN_RIGHT
@@ -171,7 +173,9 @@ def _axes(place: Place, x_marks: Sequence[float], y_ticks: Sequence[float]) -> l
 
 def _series(line: Line, number: int, place: Place) -> Markup:
     spots = [place(x, y) for x, y in sorted(line.points)]
-    path = "M" + " L".join(f"{x:.1f} {y:.1f}" for x, y in spots)
+    path = "M" + " L".join(
+        f"{x:.1f} {y:.1f}" for x, y in (place(*at) for at in line.curve or sorted(line.points))
+    )
     shapes = [_shape(number, x, y) for x, y in spots]
     return element("g", element("path", d=path, class_="line"), *shapes, class_=_series_class(number))
 

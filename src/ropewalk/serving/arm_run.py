@@ -11,6 +11,7 @@ from typing import Any, Protocol, Self
 
 from ropewalk.errors import EngineError, UsageError
 from ropewalk.findings import Finding
+from ropewalk.planner.plan import prompt_work
 from ropewalk.planner.records import Launch
 from ropewalk.serving.arms import Arm
 from ropewalk.serving.engines import command_of, launch_spec
@@ -120,6 +121,8 @@ class ArmRun:
         self._fill_ubatch(exam)
         self._note_memory(report, loaded, self._mark("ubatch", sampler))
         self._fix_grid()
+        lengths = self.session.lengths_of(self.arm)
+        self._note(work=prompt_work(self.session.inspection, self.arm.plan.request, lengths))
         while step := self._next_step():
             self._ask(step, exam, server)
         self._note_memory(report, loaded, self._mark("longest", sampler))

@@ -10,6 +10,7 @@ from ropewalk.serving.compare import compare, compare_findings
 from ropewalk.serving.recall.statistics import LengthScore, effective_absolute, effective_relative
 from ropewalk.serving.recall.summary import by_length, cells, speed
 from ropewalk.serving.records import ArmResult, Measurement, Trial
+from ropewalk.serving.speed_fit import fit_speed
 
 
 def assemble(frame: Measurement, arms: Sequence[ArmResult], trials: Sequence[Trial]) -> Measurement:
@@ -26,10 +27,12 @@ def assemble(frame: Measurement, arms: Sequence[ArmResult], trials: Sequence[Tri
 def _with_recall(arm: ArmResult, trials: Mapping[str, Sequence[Trial]]) -> ArmResult:
     own = trials[arm.arm]
     scores = by_length(own)
+    points = speed(own)
     return replace(
         arm,
         cells=cells(own),
-        speed=speed(own),
+        speed=points,
+        speed_fit=fit_speed(points, arm.work),
         effective_context_absolute=effective_absolute(scores),
         effective_context_relative=effective_relative(scores, base=_base(scores, trials)),
     )

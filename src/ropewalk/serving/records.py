@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ropewalk.findings import Finding
-from ropewalk.planner.records import Launch, RopeDecision
+from ropewalk.planner.records import Launch, PromptWork, RopeDecision
 
 Outcome = Literal[
     "hit",  # the right value, and no other candidate
@@ -147,12 +147,37 @@ class SpeedPoint:
 
 
 @dataclass(frozen=True, slots=True)
+class SpeedFit:
+    """Seconds of prefill of n tokens: ``seconds_fixed``, ``seconds_per_token`` x n and
+    ``seconds_per_token_squared`` x n^2.
+
+    ``attention_share`` is the square's part of what grows with the prompt at ``longest_len``, the longest
+    that was timed; ``planned_attention_share`` attention's part of the FLOPs there. The two differ where
+    attention runs at another rate than the linear layers; a windowed layer's attention counts as linear
+    in the first beyond its window.
+    """
+
+    seconds_fixed: float
+    seconds_per_token: float
+    seconds_per_token_squared: float
+    longest_len: int
+    attention_share: float | None
+    planned_attention_share: float | None
+
+    def seconds(self, length: float) -> float:
+        """The curve at a length."""
+        return self.seconds_fixed + length * (
+            self.seconds_per_token + length * self.seconds_per_token_squared
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class ArmResult:
     """One server configuration and all that was seen of it.
 
     ``effective_context_absolute`` is the longest length run whose recall passes the bar,
     ``effective_context_relative`` the longest at 85 % of the model's own base; None where no length
-    that was run supports the claim.
+    that was run supports the claim. ``work`` is what the plan says of each prompt length that is asked.
     """
 
     arm: str
@@ -169,6 +194,8 @@ class ArmResult:
     effective_context_relative: int | None = None
     speed: tuple[SpeedPoint, ...] = ()
     findings: tuple[Finding, ...] = ()
+    work: tuple[PromptWork, ...] = ()
+    speed_fit: SpeedFit | None = None
 
 
 @dataclass(frozen=True, slots=True)

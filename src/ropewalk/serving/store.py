@@ -101,7 +101,7 @@ class RunStore:
 
     def save_arm(self, run_id: str, result: ArmResult, *, position: int) -> None:
         """What was seen of an arm so far; replaces what was saved of it before."""
-        bare = replace(result, cells=(), speed=())
+        bare = replace(result, cells=(), speed=(), speed_fit=None)
         self._write(
             "INSERT OR REPLACE INTO arms (run_id, arm, position, record) VALUES (?, ?, ?, ?)",
             *(run_id, result.arm, position, jsonio.dumps(bare, indent=None)),
