@@ -12,7 +12,7 @@ import pytest
 from ropewalk.planner.records import Memory, Plan, PlanRequest, RopeDecision
 from ropewalk.serving.engines import command_of, launch_spec
 from ropewalk.serving.engines.vllm import SCRUBBED_ENVIRONMENT, program
-from ropewalk.serving.engines.vllm_log import parse, root_error
+from ropewalk.serving.engines.vllm_log import parse
 from ropewalk.serving.records import EngineBuild
 from ropewalk.units import GIB
 
@@ -106,27 +106,3 @@ def test_each_rank_prints_its_own() -> None:
         ("rank 0", 7.5 * GIB),
         ("rank 1", 7.5 * GIB),
     ]
-
-
-def test_the_cause_is_found_above_the_line_that_names_none() -> None:
-    cause = (
-        "ValueError: To serve at least one request with the model's max seq len (8192), (0.18 GiB KV cache is"
-    )
-    lines = [
-        "(EngineCore pid=12) INFO 11-30 12:00:00 [core.py:88] Initializing a V1 LLM engine",
-        f"(EngineCore pid=12) ERROR 11-30 12:00:01 [core.py:700] {cause}",
-        "RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}",
-    ]
-    assert root_error(lines) == cause
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "vllm: error: unrecognized arguments: --rope-scaling {}",
-        "pydantic_core._pydantic_core.ValidationError: 1 validation error for ModelConfig",
-        "OSError: [Errno 98] Address already in use",
-    ],
-)
-def test_reasons_of_other_kinds(line: str) -> None:
-    assert root_error(["INFO all is well", line]) == line

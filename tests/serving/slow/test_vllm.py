@@ -6,6 +6,8 @@ it changes no memory and no context.
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -104,6 +106,16 @@ def test_scaling_is_in_effect_and_the_context_holds(
     assert seen.filled_tokens == 596
     assert seen.rope_difference is not None
     assert seen.rope_difference > 0.2
+
+
+def test_a_worker_that_the_system_kills_ends_the_server(planned: Planned, tmp_path: Path) -> None:
+    _, spec = planned(context_len=1024)
+    with start(spec, log_path=tmp_path / "log") as server:
+        names = {Path(f"/proc/{pid}/comm").read_text().strip(): pid for pid in descendants(server.pid)}
+        os.kill(names["VLLM::Worker"], signal.SIGKILL)
+        assert server.wait(120)
+        with pytest.raises(EngineFailedError, match=r"while it served: Worker proc .* died unexpectedly"):
+            server.require_alive()
 
 
 def test_too_small_a_cache_is_refused_in_the_engines_own_words(planned: Planned, tmp_path: Path) -> None:

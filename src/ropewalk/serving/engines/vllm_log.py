@@ -5,6 +5,7 @@ Most numbers are on ``/metrics`` without rounding; only the weights and the memo
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Iterable, Sequence
@@ -15,9 +16,20 @@ from ropewalk.units import GIB
 
 _WEIGHTS = re.compile(r"Model loading took (\d+\.(\d+)) GiB")
 _CACHE = re.compile(r"(?:Auto set \(|Available KV cache memory: )(\d+\.(\d+))(?:/[\d.]+\))? GiB")
-_ERROR = re.compile(r"(?:^|\s)(?P<said>(?:[A-Za-z_.]*(?:Error|Exception)|vllm: error): .+)$")
+# "(EngineCore pid=12) ERROR 11-30 12:00:01 [core.py:700] " before what a process other than the server says.
+_PREFIX = re.compile(r"^\(\w+(?: pid=\d+)?\) (?:[A-Z]+ [\d-]+ [\d:]+ \[[^\]]*\] ?)?")
+_USAGE = re.compile(r"^\S+(?: serve)?: error: (?P<said>.+)$")
+_EXCEPTION = re.compile(r"^[A-Za-z_][\w.]*(?:Error|Exception)(?:: .+)?$")
+_DIED = re.compile(r"^Worker proc \S+ died unexpectedly")
+_CHAINED = ("During handling of the above exception", "The above exception was the direct cause")
 # These only say that another process failed; the first error that is not one of them is the cause.
-_EMPTY_ERRORS = ("Engine core initialization failed", "WorkerProc initialization failed")
+_EMPTY_ERRORS = (
+    "Engine core initialization failed",
+    "WorkerProc initialization failed",
+    "EngineCore encountered an issue",
+)
+_MESSAGE_LINES = 4
+_FIELD_AND_MESSAGE = re.compile(r"^(?P<field>\S.*\n)?  (?! )(?P<message>.+)$", re.MULTILINE)
 
 
 def parse(lines: Iterable[str]) -> tuple[PrintedBuffer, ...]:
@@ -32,20 +44,29 @@ def parse(lines: Iterable[str]) -> tuple[PrintedBuffer, ...]:
 
 
 def root_error(lines: Sequence[str]) -> str | None:
-    """The first error that names a cause."""
-    for line in lines:
-        match = _ERROR.search(line)
-        if match and not any(text in line for text in _EMPTY_ERRORS):
-            return match["said"].strip()
+    """The first error that names a cause; of exceptions raised from one another the last."""
+    plain = [_PREFIX.sub("", line) for line in lines]
+    for number, line in enumerate(plain):
+        if usage := _USAGE.match(line):
+            return usage["said"]
+        if _DIED.match(line):
+            return line
+        if not _EXCEPTION.match(line) or any(text in line for text in _EMPTY_ERRORS):
+            continue
+        rest = list(itertools.takewhile(lambda after: not after.startswith("Traceback"), plain[number + 1 :]))
+        if not any(after.startswith(_CHAINED) for after in rest):
+            return first_reason("\n".join([line, *rest[:_MESSAGE_LINES]]))
     return None
 
 
 def first_reason(text: str) -> str:
     """The reason in an exception's own text: of pydantic's several lines the one that says what is wrong."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    if len(lines) > 1 and "validation error" in lines[0]:
-        lines = [line for line in lines[1:] if not line.isidentifier()] or lines
-    return re.sub(r"^(?:Value|Assertion) error, | \[type=.*$", "", lines[0]) if lines else text
+    head, _, rest = text.partition("\n")
+    found = _FIELD_AND_MESSAGE.search(rest) if "validation error" in head else None
+    if found is None:
+        return head.strip()
+    message = re.sub(r"^(?:Value|Assertion) error, | \[type=.*$", "", found["message"])
+    return f"{found['field'].strip()}: {message}" if found["field"] else message
 
 
 def _buffer(name: str, match: re.Match[str], rank: int) -> PrintedBuffer:
