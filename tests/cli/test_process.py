@@ -109,3 +109,16 @@ def test_a_narrow_encoding_loses_characters_not_the_page(small: Path) -> None:
 def test_shell_completion_is_there() -> None:
     done = ropewalk(_ROPEWALK_COMPLETE="bash_source")
     assert b"_ROPEWALK_COMPLETE=bash_complete" in done.stdout
+
+
+def test_being_told_to_end_is_an_interrupt() -> None:
+    script = (
+        "import os, signal, sys\n"
+        "from ropewalk import cli, core\n"
+        "core.inspect = lambda source: os.kill(os.getpid(), signal.SIGTERM)\n"
+        "sys.argv = ['ropewalk', 'inspect', 'x']\n"
+        "cli.main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 130
+    assert done.stderr == "ropewalk: interrupted\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 
 __all__ = ["main"]
@@ -14,4 +15,5 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a narrow encoding must not end a page half-way
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # told to end: as by Ctrl-C, in good order
     sys.exit(run(sys.argv[1:]))
