@@ -121,4 +121,4 @@ def test_being_told_to_end_is_an_interrupt() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.returncode == 130
-    assert done.stderr == "ropewalk: interrupted\n"
+    assert done.stderr.strip() == "ropewalk: interrupted"
