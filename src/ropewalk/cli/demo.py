@@ -20,7 +20,6 @@ from ropewalk.serving.engines import pick_engine
 
 MODEL = "SmolLM2-135M-Instruct.Q4_1.gguf"  # trained for 8,192 tokens; no publisher's rule beyond
 CONTEXT_LEN = 12_288
-LENGTHS = (1_920, 7_680, 11_776)  # well inside, near the end of what was trained, beyond it
 ARMS = ("shipped", "yarn:1.5", "unscaled")  # 12,288 / 8,192 = 1.5
 
 
@@ -61,9 +60,7 @@ def command(html: Path, store: Path | None, as_json: bool) -> int:
     from ropewalk.report.progress import MeasureProgress
 
     with MeasureProgress(output.console(stderr=True)) as progress:
-        measurement = core.measure(
-            model, context_len=CONTEXT_LEN, arms=ARMS, lengths=LENGTHS, store=store, on_event=progress
-        )
+        measurement = core.measure(model, context_len=CONTEXT_LEN, arms=ARMS, store=store, on_event=progress)
     show(measurement, html=html, as_json=as_json)
     click.echo(f"stored as {measurement.run_id}: ropewalk runs {measurement.run_id}", err=True)
     if measurement.status == "interrupted":
