@@ -54,6 +54,7 @@ def plan(
     engine: Engine | None = None,
     engine_path: str | None = None,
     confirm: bool = False,
+    store: Path | None = None,
     **options: Any,
 ) -> Plan:
     """Plan one context length: rope decision, memory term by term, what fits, the exact command.
@@ -61,16 +62,20 @@ def plan(
     ``options`` are the fields of :class:`ropewalk.planner.records.PlanRequest`. Without ``engine`` a
     GGUF is planned for llama-server, everything else for vLLM; the version and the device are those found
     here, see :func:`ropewalk.serving.here.plan_here`. ``confirm`` has the engine itself work out its memory
-    without reading weights, see :mod:`ropewalk.serving.oracle`. Raises :class:`CheckpointError`,
+    without reading weights, see :mod:`ropewalk.serving.oracle`. Where a run in ``store`` measured just this
+    service on this machine, its speed is predicted. Raises :class:`CheckpointError`,
     :class:`UsageError`, and :class:`EngineMissingError` for an ``engine_path`` that is none.
     """
     from ropewalk.planner.records import PlanRequest
+    from ropewalk.serving.calibrate import find_calibration
     from ropewalk.serving.here import look_here, plan_here
+    from ropewalk.serving.store import default_store_path
 
     inspection = _inspection(source)
     request = PlanRequest(context_len=context_len, engine=engine or default_engine(inspection), **options)
     here = look_here(request.engine, path=engine_path)
-    planned = plan_here(inspection, request, here)
+    calibration = find_calibration(inspection, request, here, store=store or default_store_path())
+    planned = plan_here(inspection, request, here, calibration=calibration)
     if not confirm:
         return planned
     from ropewalk.serving.oracle import confirm_plan

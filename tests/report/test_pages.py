@@ -11,7 +11,7 @@ from tests.report.render import check_page, render
 
 from ropewalk.inspector.records import Fact, LayerGroup
 from ropewalk.planner.kept import Kept, kept_by
-from ropewalk.planner.records import DeviceShare, Plan
+from ropewalk.planner.records import DeviceShare, Plan, Speed
 from ropewalk.report import layers
 from ropewalk.report.command import fold
 from ropewalk.report.inspection import facts_page, inspection_page
@@ -106,6 +106,16 @@ def test_a_folded_command_parses_back_to_the_same_words(width: int) -> None:
 
 def test_assignments_before_the_program_stay_assignments() -> None:
     assert fold("FOO='a b' vllm serve x=1 --flag", width=80) == "FOO='a b' vllm serve x=1 --flag"
+
+
+def test_a_calibrated_speed_has_its_range_and_its_run() -> None:
+    plan = records.qwen3_plan()
+    assert plan.compute is not None
+    speed = Speed("calibrated", "run 20261130-1549-7f3a", 55.4, 90.0, 50.0, 62.0, 80.5, 95.25)
+    text = render(plan_page(replace(plan, compute=replace(plan.compute, speed=speed))), 120)
+    assert "decode 90.0 tokens/s, 80.5 – 95.2" in text
+    assert "prefill 55 s, 50 s – 1 min 2 s" in text
+    assert "speed calibrated (run 20261130-1549-7f3a)" in text
 
 
 def test_unknown_facts_are_said_to_be_unknown() -> None:

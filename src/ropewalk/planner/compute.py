@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from ropewalk.inspector.records import LayerGroup
 from ropewalk.planner.caches import CacheType
+from ropewalk.planner.calibration import Calibration, calibrated_speed
 from ropewalk.planner.layers_cache import kept_rows, layer_token_bytes, state_elements
 from ropewalk.planner.machine import Machine
 from ropewalk.planner.params import linear_parameters
@@ -58,9 +59,18 @@ def group_cells(group: LayerGroup, tokens: int, encoder_len: int | None = None) 
 
 
 def compute_of(
-    shape: ModelShape, *, context_len: int, key: CacheType, value: CacheType, machine: Machine
+    shape: ModelShape,
+    *,
+    context_len: int,
+    key: CacheType,
+    value: CacheType,
+    machine: Machine,
+    calibration: Calibration | None = None,
 ) -> Compute:
-    """The work of one sequence of ``context_len`` tokens, and of the token after it."""
+    """The work of one sequence of ``context_len`` tokens, and of the token after it.
+
+    Its speed is predicted from ``calibration`` where there is one, else bounded by the machine's figures.
+    """
     work = work_of(shape, length=context_len, key=key, value=value)
     windows = [group.window for group in shape.layers if group.window]
     return Compute(
@@ -70,7 +80,9 @@ def compute_of(
         score_matrix_bytes=context_len**2 * shape.num_attention_heads * shape.dtype_bytes,
         mask=Mask(causal_cells(context_len), window_cells(context_len, max(windows)) if windows else None),
         decode=work.decode,
-        speed=_speed(work.prefill, work.decode, machine),
+        speed=calibrated_speed(calibration, work)
+        if calibration
+        else _bound(work.prefill, work.decode, machine),
     )
 
 
@@ -159,7 +171,7 @@ def _weight_bytes_read(shape: ModelShape) -> int:
     return head + weights.other + sum(weights.layers) - experts + chosen
 
 
-def _speed(prefill: Prefill, decode: Decode, machine: Machine) -> Speed | None:
+def _bound(prefill: Prefill, decode: Decode, machine: Machine) -> Speed | None:
     """Bounds from nominal figures; None where neither is known."""
     if machine.peak_flops is None and machine.bandwidth is None:
         return None

@@ -8,6 +8,7 @@ from dataclasses import replace
 from ropewalk.errors import UsageError
 from ropewalk.findings import Finding, by_severity
 from ropewalk.inspector.records import Inspection
+from ropewalk.planner.calibration import Calibration
 from ropewalk.planner.compute import compute_of, work_of
 from ropewalk.planner.engines import ENGINES
 from ropewalk.planner.engines.rules import EngineRules
@@ -37,13 +38,14 @@ def make_plan(
     machine: Machine = _UNKNOWN,
     draft: Inspection | None = None,
     projector: Inspection | None = None,
+    calibration: Calibration | None = None,
 ) -> Plan:
     """Plan one request.
 
     ``machine`` is what is known of the devices, ``draft`` a model that proposes tokens, ``projector`` a
-    tower in a file of its own. The command is not part of it: ``launch`` stays None. Raises
-    :class:`UsageError` for a request that no engine could be given, :class:`CheckpointError` where a
-    dimension is unknown.
+    tower in a file of its own, ``calibration`` the speed measured of just this service. The command is
+    not part of it: ``launch`` stays None. Raises :class:`UsageError` for a request that no engine could be
+    given, :class:`CheckpointError` where a dimension is unknown.
     """
     _check(request)
     rules = ENGINES[request.engine]
@@ -71,7 +73,14 @@ def make_plan(
         rope=advice.decision,
         memory=memory,
         fit=fit,
-        compute=compute_of(shape, context_len=request.context_len, key=key, value=value, machine=machine),
+        compute=compute_of(
+            shape,
+            context_len=request.context_len,
+            key=key,
+            value=value,
+            machine=machine,
+            calibration=calibration,
+        ),
         findings=by_severity(findings),
         override_context_len=advice.override_context_len,
     )

@@ -207,12 +207,19 @@ class PromptWork:
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """Predicted speed; ``basis`` says whether it is a bound or a calibrated prediction."""
+    """Predicted speed; ``basis`` says whether it is a bound or a calibrated prediction, with its range.
+
+    ``source`` names the run that a prediction rests on.
+    """
 
     basis: Literal["bound", "calibrated"]
     source: str
     prefill_seconds: float | None = None
     decode_tokens_per_second: float | None = None
+    prefill_seconds_low: float | None = None
+    prefill_seconds_high: float | None = None
+    decode_tokens_per_second_low: float | None = None
+    decode_tokens_per_second_high: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

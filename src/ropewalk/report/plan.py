@@ -191,10 +191,15 @@ def _work(compute: Compute) -> Iterator[str]:
         return
     at_most = "at most " if speed.basis == "bound" else ""
     if speed.decode_tokens_per_second is not None:
-        yield f"decode {at_most}{speed.decode_tokens_per_second:.1f} tokens/s ({speed.basis}, {speed.source})"
+        low, high = speed.decode_tokens_per_second_low, speed.decode_tokens_per_second_high
+        spread = "" if low is None or high is None else f", {low:.1f} – {high:.1f}"
+        yield f"decode {at_most}{speed.decode_tokens_per_second:.1f} tokens/s{spread}"
     if speed.prefill_seconds is not None:
         at_least = "at least " if speed.basis == "bound" else ""
-        yield f"prefill {at_least}{format_seconds(speed.prefill_seconds)}"
+        low, high = speed.prefill_seconds_low, speed.prefill_seconds_high
+        spread = "" if low is None or high is None else f", {format_seconds(low)} – {format_seconds(high)}"
+        yield f"prefill {at_least}{format_seconds(speed.prefill_seconds)}{spread}"
+    yield f"speed {speed.basis} ({speed.source})"
 
 
 def _command(launch: Launch | None) -> list[RenderableType]:

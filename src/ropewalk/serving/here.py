@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from ropewalk.errors import EngineMissingError
 from ropewalk.inspector.records import Inspection
+from ropewalk.planner.calibration import Calibration
 from ropewalk.planner.machine import Machine
 from ropewalk.planner.plan import make_plan
 from ropewalk.planner.records import Engine, Plan, PlanRequest
@@ -46,26 +47,37 @@ def here_for(build: EngineBuild | None) -> Here:
     return Here(build, devices)
 
 
-def plan_here(inspection: Inspection, request: PlanRequest, here: Here) -> Plan:
+def plan_here(
+    inspection: Inspection, request: PlanRequest, here: Here, *, calibration: Calibration | None = None
+) -> Plan:
     """Plan for what is here, with the command for it.
 
     Where the request names no version it is planned for the one installed. ``auto`` is the first GPU,
     else the processor; without a GPU vLLM is planned for one elsewhere, unless the vLLM that is installed
-    serves on the processor. A budget larger than the device is for another machine.
+    serves on the processor. A budget larger than the device is for another machine. ``calibration`` is
+    :func:`ropewalk.serving.calibrate.find_calibration`'s.
     """
     if request.engine_version is None and here.build is not None:
         request = replace(request, engine_version=here.build.version)
-    plan = make_plan(inspection, request, machine=machine_of(request, here))
+    plan = make_plan(inspection, request, machine=machine_of(request, here), calibration=calibration)
     return launch_record(plan, build=here.build)
 
 
 def machine_of(request: PlanRequest, here: Here) -> Machine:
     """What is known of the device that is planned for; nothing where it is not of this machine."""
+    device = device_here(request, here)
+    if device is None:
+        return Machine()
+    return Machine(kind=device.kind, memory_bytes=device.memory_bytes, free_bytes=device.free_bytes)
+
+
+def device_here(request: PlanRequest, here: Here) -> Device | None:
+    """The device that is planned for; None where it is not of this machine, or has less than the budget."""
     device = _device(request, here)
     budget = request.memory_bytes or 0
     if device is None or (device.memory_bytes is not None and budget > device.memory_bytes):
-        return Machine()
-    return Machine(kind=device.kind, memory_bytes=device.memory_bytes, free_bytes=device.free_bytes)
+        return None
+    return device
 
 
 def _device(request: PlanRequest, here: Here) -> Device | None:

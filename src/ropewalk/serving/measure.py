@@ -14,10 +14,11 @@ from ropewalk.findings import Finding
 from ropewalk.inspector.records import Inspection
 from ropewalk.serving.arm_run import ArmRun, Server, StartServer
 from ropewalk.serving.arms import Arm, distinct, plan_arm
+from ropewalk.serving.calibrate import calibration_of, key_of
 from ropewalk.serving.devices import this_machine
 from ropewalk.serving.events import Event, RunEnded, RunStarted
 from ropewalk.serving.fingerprint import fingerprint
-from ropewalk.serving.here import here_for
+from ropewalk.serving.here import Here, device_here, here_for
 from ropewalk.serving.pace import pace_of
 from ropewalk.serving.records import EngineBuild, LaunchSpec, Measurement, RunStatus, Trial
 from ropewalk.serving.session import OnEvent, Session, settings_data
@@ -87,7 +88,10 @@ def run_measurement(
         pace=pace_of(planned[0].plan.compute, context_len=planned[0].plan.context_len),
         trials=_by_arm(planned, store.trials(frame.run_id)),
     )
-    return _measure(session, start)
+    measurement = _measure(session, start)
+    _calibrate(session, measurement, here)
+    session.emit(RunEnded(measurement))
+    return measurement
 
 
 def _measure(session: Session, start: StartServer) -> Measurement:
@@ -107,9 +111,26 @@ def _measure(session: Session, start: StartServer) -> Measurement:
         status = "interrupted"
     finally:
         session.note(status=status, finished=_now() if status == "finished" else None)
-    measurement = session.store.load(session.run_id)
-    session.emit(RunEnded(measurement))
-    return measurement
+    return session.store.load(session.run_id)
+
+
+def _calibrate(session: Session, measurement: Measurement, here: Here) -> None:
+    """Keep the speed of this machine for the plans to come, once the run is whole."""
+    request = session.arms[0].plan.request
+    device = device_here(request, here)
+    trials = [trial for own in session.trials.values() for trial in own]
+    calibration = calibration_of(session.run_id, measurement.arms, trials)
+    if measurement.status != "finished" or device is None or calibration is None:
+        return
+    key = key_of(
+        request,
+        build=session.build,
+        device=device.id,
+        machine=measurement.machine,
+        checkpoint=measurement.checkpoint_fingerprint,
+        threads=session.settings.threads,
+    )
+    session.store.save_calibration(session.run_id, calibration, key=key.text())
 
 
 def _new_frame(

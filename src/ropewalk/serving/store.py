@@ -19,6 +19,7 @@ from typing import Any, Self
 
 from ropewalk import jsonio
 from ropewalk.errors import RunStoreError
+from ropewalk.planner.calibration import Calibration
 from ropewalk.serving.assemble import assemble
 from ropewalk.serving.records import ArmResult, Measurement, RunStatus, Trial
 
@@ -34,6 +35,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "CREATE TABLE trials (position INTEGER PRIMARY KEY, run_id TEXT NOT NULL, arm TEXT NOT NULL, "
         "key TEXT NOT NULL, record TEXT NOT NULL, UNIQUE (run_id, arm, key))",
     ),
+    ("CREATE TABLE calibrations (key TEXT PRIMARY KEY, run_id TEXT NOT NULL, record TEXT NOT NULL)",),
 )
 
 
@@ -114,12 +116,29 @@ class RunStore:
             *(run_id, trial.arm, trial.key, jsonio.dumps(trial, indent=None)),
         )
 
+    def save_calibration(self, run_id: str, calibration: Calibration, *, key: str) -> None:
+        """The speed that a run measured; replaces an older one of the same key."""
+        self._write(
+            "INSERT OR REPLACE INTO calibrations (key, run_id, record) VALUES (?, ?, ?)",
+            *(key, run_id, jsonio.dumps(calibration, indent=None)),
+        )
+
+    def has_calibrations(self) -> bool:
+        """Whether any speed was measured."""
+        return bool(self._rows("SELECT 1 FROM calibrations LIMIT 1"))
+
+    def calibration(self, key: str) -> Calibration | None:
+        """The latest speed measured under this key."""
+        rows = self._rows("SELECT record FROM calibrations WHERE key = ?", key)
+        with self._guard():
+            return jsonio.loads(Calibration, rows[0][0]) if rows else None
+
     def delete(self, run_id: str) -> None:
-        """Forget a run, its trials and its logs."""
+        """Forget a run, its trials, its logs and what it calibrated."""
         run_id = self.find(run_id)
         arms = self._rows("SELECT arm FROM arms WHERE run_id = ?", run_id)
         with self._guard(), self._transaction():
-            for table in ("trials", "arms", "runs"):
+            for table in ("calibrations", "trials", "arms", "runs"):
                 self._db.execute(f"DELETE FROM {table} WHERE run_id = ?", (run_id,))  # noqa: S608  our names
         with self._guard():
             for (arm,) in arms:
