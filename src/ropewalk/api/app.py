@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import cache
+from typing import Any
 
 import anyio.to_thread
 from fastapi import Depends, FastAPI
@@ -93,15 +95,18 @@ async def answer_nobody(request: Request, error: Exception) -> Response:
 
 
 def _add_documents(app: FastAPI, *, private: bool) -> None:
-    made = document(app, private=private)
+    @cache
+    def made() -> dict[str, Any]:
+        """Made when it is first asked for: it takes longer than everything else in a start."""
+        return document(app, private=private)
 
     @app.get("/openapi.json", include_in_schema=False)
-    async def openapi() -> Response:
-        return JSONResponse(made)
+    def openapi() -> Response:
+        return JSONResponse(made())
 
     @app.get("/docs", include_in_schema=False)
-    async def docs(request: Request) -> Response:
-        return HTMLResponse(docs_page(made, host=request.headers["host"]))
+    def docs(request: Request) -> Response:
+        return HTMLResponse(docs_page(made(), host=request.headers["host"]))
 
     @app.get("/", include_in_schema=False)
     async def start() -> Response:

@@ -172,11 +172,11 @@ class Jobs:
         return job
 
     async def _forget(self, job: Job) -> None:
-        self._active.discard(job)
-        self._runs = {run_id: other for run_id, other in self._runs.items() if other is not job}
         if isinstance(job.order, MeasureOrder):
             with contextlib.suppress(RunStoreError):  # told to whoever asks for the run
                 await asyncio.to_thread(mark_lost_runs, Path(job.order.store))
+        self._active.discard(job)
+        self._runs = {run_id: other for run_id, other in self._runs.items() if other is not job}
 
     def _require_room(self, what: str, number: int, limit: int) -> None:
         if self._is_closed:

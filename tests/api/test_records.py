@@ -1,0 +1,124 @@
+"""What is read over HTTP is what the core says: the same records, to the last field."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.api.conftest import Served, made_settings, served
+from tests.cli import records
+
+from ropewalk import core, jsonio
+from ropewalk.inspector.records import Inspection
+from ropewalk.planner.records import Plan, PlanRequest
+from ropewalk.planner.rope.table import RopeTable
+from ropewalk.serving.check.records import CheckResult
+from ropewalk.serving.store import RunStore
+from ropewalk.units import GIB
+
+REQUEST = {"context_len": 131072, "engine": "vllm", "memory_bytes": 48 * GIB}
+
+
+def model(service: Served) -> str:
+    return str(service.settings.models_dirs[0].resolve() / "Qwen3-8B")
+
+
+def post(service: Served, path: str, body: Any) -> Any:
+    response = service.client.post(path, json=body)
+    assert response.status_code == 200, response.text
+    return response.json()
+
+
+def test_inspect_by_a_name_in_the_folder_or_by_its_path(service: Served) -> None:
+    expected = jsonio.to_data(core.inspect(model(service)))
+    assert service.get("/v1/inspect", checkpoint="Qwen3-8B") == expected
+    assert service.get("/v1/inspect", checkpoint=model(service)) == expected
+    assert jsonio.from_data(Inspection, expected).value("native_context") == 32768
+
+
+def test_plan(service: Served) -> None:
+    data = post(service, "/v1/plan", {"checkpoint": "Qwen3-8B", "request": REQUEST})
+    plan = jsonio.from_data(Plan, data)
+    assert plan == core.plan(model(service), **REQUEST)  # type: ignore[arg-type]
+    assert (plan.rope.factor, plan.fit.fits, plan.schema) == (4.0, True, "ropewalk.plan/1")
+    # What a plan was made from can be asked again as it stands.
+    again = post(service, "/v1/plan", {"checkpoint": data["checkpoint"], "request": data["request"]})
+    assert again["memory"] == data["memory"]
+
+
+def test_that_it_does_not_fit_is_an_answer(service: Served) -> None:
+    data = post(
+        service, "/v1/plan", {"checkpoint": "Qwen3-8B", "request": {**REQUEST, "memory_bytes": 8 * GIB}}
+    )
+    assert data["fit"]["fits"] is False
+    assert "does_not_fit" in [finding["code"] for finding in data["findings"]]
+
+
+def test_rope(service: Served) -> None:
+    data = service.get("/v1/rope", checkpoint="Qwen3-8B", context_len=131072)
+    table = jsonio.from_data(RopeTable, data)
+    assert table == core.rope(model(service), context_len=131072)
+    assert (table.decision.factor, len(table.pairs)) == (4.0, 64)
+    assert service.get("/v1/rope", checkpoint="Qwen3-8B", engine="llama-server")["context_len"] == 32768
+
+
+def test_tensors_that_match(tmp_path: Path) -> None:
+    header = {
+        "a.0.weight": {"dtype": "BF16", "shape": [2, 3], "data_offsets": [0, 12]},
+        "b.weight": {"dtype": "F32", "shape": [], "data_offsets": [12, 16]},
+    }
+    raw = json.dumps(header).encode()
+    settings = made_settings(tmp_path)
+    file = settings.models_dirs[0] / "small.safetensors"
+    file.write_bytes(len(raw).to_bytes(8, "little") + raw + bytes(16))
+    with served(settings) as service:
+        data = service.get("/v1/tensors", checkpoint="small.safetensors", match="a.*")
+        everything = service.get("/v1/tensors", checkpoint="small.safetensors")
+    assert (data["num_tensors"], data["tensor_bytes"], data["schema"]) == (1, 12, "ropewalk.tensors/1")
+    assert data["tensors"][0]["shape"] == [2, 3]
+    assert [tensor["name"] for tensor in everything["tensors"]] == ["a.0.weight", "b.weight"]
+
+
+@pytest.mark.parametrize("as_words", [True, False])
+def test_check_reads_the_model_of_a_command_only_where_it_may(service: Served, as_words: bool) -> None:
+    words = ["vllm", "serve", model(service), "--max-model-len", "131072"]
+    data = post(service, "/v1/check", {"command": words if as_words else " ".join(words)})
+    result = jsonio.from_data(CheckResult, data)
+    assert result == core.check(words)
+    assert result.resolved.trained_context == 40960
+    outside = post(service, "/v1/check", {"command": f"vllm serve {Path(__file__).parent}"})
+    assert [finding["code"] for finding in outside["findings"]] == ["checkpoint_not_read"]
+    named = {"command": "vllm serve Qwen/Qwen3-8B --max-model-len 131072", "checkpoint": "Qwen3-8B"}
+    assert post(service, "/v1/check", named)["resolved"]["trained_context"] == 40960
+
+
+def test_runs(tmp_path: Path) -> None:
+    settings = made_settings(tmp_path)
+    run = records.smollm2_measurement()
+    with RunStore(settings.store) as store:
+        store.create(run)
+        for position, arm in enumerate(run.arms):
+            store.save_arm(run.run_id, arm, position=position)
+        expected = jsonio.to_data(store.load(run.run_id))
+    with served(settings) as service:
+        assert [one["run_id"] for one in service.get("/v1/runs")["runs"]] == [run.run_id]
+        assert service.get(f"/v1/runs/{run.run_id}") == expected
+        assert service.get("/v1/runs/2026") == expected
+        page = service.client.get(f"/v1/runs/{run.run_id}/report")
+        assert page.headers["content-type"] == "text/html; charset=utf-8"
+        assert "Recall of SmolLM2" in page.text
+        stream = service.client.get(f"/v1/runs/{run.run_id}/events")
+        assert stream.headers["content-type"] == "text/event-stream; charset=utf-8"
+        assert stream.text.startswith('id: 1\nevent: run_ended\ndata: {"measurement": {"run_id": "20261130')
+        missing = service.client.get("/v1/runs/nothing")
+        assert (missing.status_code, missing.json()["code"]) == (404, "run_not_found")
+
+
+def test_every_field_of_a_request_is_there_and_no_other(service: Served) -> None:
+    schemas = service.get("/openapi.json")["components"]["schemas"]
+    asked = schemas["PlanRequest-Input"]
+    assert set(asked["properties"]) == set(PlanRequest.__dataclass_fields__)
+    assert asked["required"] == ["context_len", "engine"]
+    assert asked["additionalProperties"] is False
