@@ -83,6 +83,13 @@ def test_who_cannot_be_asked(build: EngineBuild | None, reason: str, smollm2_pla
     assert replace(after, findings=()) == replace(smollm2_plan, findings=())
 
 
+def test_a_file_elsewhere_cannot_be_asked_for(embedded: EngineBuild, smollm2_plan: Plan) -> None:
+    away = replace(smollm2_plan, checkpoint="org/model-GGUF")
+    build = replace(embedded, version="11434")
+    (finding,) = confirm_plan(away, build=build).findings
+    assert finding.message.endswith("org/model-GGUF is not a file on this machine")
+
+
 @pytest.fixture
 def smollm2_plan(smollm2: Path) -> Plan:
     return plan(smollm2, context_len=1024, engine_version="11434")

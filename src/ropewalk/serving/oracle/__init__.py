@@ -8,6 +8,7 @@ Both run in a process of their own, a moment for llama.cpp, some ten seconds of 
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 from ropewalk.errors import EngineError
 from ropewalk.findings import Finding, by_severity
@@ -53,6 +54,8 @@ def _why_not(plan: Plan, build: EngineBuild | None) -> str | None:
         return "the vLLM that is installed serves on the CPU" if _for_gpu_but_cpu(plan, build) else None
     if build.name != "embedded":
         return "llama-server has no option for it; the embedded engine has"
+    if not Path(plan.checkpoint).is_file():
+        return f"{plan.checkpoint} is not a file on this machine"
     return "the embedded engine serves on the CPU" if on_gpu(plan) else None
 
 
