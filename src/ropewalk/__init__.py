@@ -97,16 +97,18 @@ _HOMES = {
 _RESULTS = {"inspect": "Inspection", "plan": "Plan", "check": "CheckResult", "measure": "Measurement"}
 
 
-def __getattr__(name: str) -> Any:
-    home = next((home for home, names in _HOMES.items() if name in names.split()), None)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(f"{__name__}.{home}"), name)
-    if name in _RESULTS:
-        __getattr__(_RESULTS[name])
-    elif name in _RESULTS.values():
-        import_module(f"{__name__}.report.notebook").show(value)
-    return value
+if not TYPE_CHECKING:  # to a type checker it would mean that every name exists
+
+    def __getattr__(name: str) -> Any:
+        home = next((home for home, names in _HOMES.items() if name in names.split()), None)
+        if home is None:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = globals()[name] = getattr(import_module(f"{__name__}.{home}"), name)
+        if name in _RESULTS:
+            __getattr__(_RESULTS[name])
+        elif name in _RESULTS.values():
+            import_module(f"{__name__}.report.notebook").show(value)
+        return value
 
 
 def __dir__() -> list[str]:

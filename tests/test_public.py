@@ -1,0 +1,157 @@
+"""``import ropewalk``: exactly its names, nothing imported before it is asked for, records as pages."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import shlex
+import subprocess
+import sys
+from dataclasses import replace
+from inspect import signature
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.cli import records
+
+import ropewalk
+from ropewalk import core
+from ropewalk.report.notebook import PAGES, record_html
+
+DOCS = Path(__file__).parents[1] / "docs"
+CONFIG = {
+    "architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "hidden_size": 4096, "head_dim": 128,
+    "num_hidden_layers": 36, "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 151936,
+    "intermediate_size": 12288, "max_position_embeddings": 40960, "rope_theta": 1000000,
+    "tie_word_embeddings": False, "torch_dtype": "bfloat16",
+}  # fmt: skip
+
+
+def python(code: str) -> str:
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def test_the_names_that_are_there_are_those_that_are_listed() -> None:
+    assert sorted(ropewalk.__all__) == ropewalk.__all__ == dir(ropewalk)
+    homes = " ".join(ropewalk._HOMES.values()).split()
+    assert sorted([*homes, "__version__"]) == ropewalk.__all__
+    for name in ropewalk.__all__:
+        assert getattr(ropewalk, name) is not None
+    with pytest.raises(AttributeError, match="has no attribute 'inspekt'"):
+        ropewalk.inspekt  # type: ignore[attr-defined]  # noqa: B018
+
+
+def test_a_type_checker_sees_the_same_names() -> None:
+    tree = ast.parse(Path(ropewalk.__file__).read_text())
+    block = next(node for node in tree.body if isinstance(node, ast.If))
+    seen = {
+        (alias.name, node.module)
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    homes = {(name, f"ropewalk.{home}") for home, names in ropewalk._HOMES.items() for name in names.split()}
+    assert seen == homes
+
+
+def test_the_five_functions_are_the_cores() -> None:
+    for name in ("inspect", "plan", "check", "serve", "measure"):
+        assert getattr(ropewalk, name) is getattr(core, name)
+
+
+def test_importing_imports_nothing() -> None:
+    code = "import sys; before = set(sys.modules); import ropewalk; print(*sorted(set(sys.modules) - before))"
+    loaded = set(python(code).split())
+    assert {name for name in loaded if name.startswith("ropewalk")} == {"ropewalk", "ropewalk._version"}
+    heavy = {"dataclasses", "asyncio", "pydantic", "rich", "click", "fastapi", "httpx2", "json"}
+    assert loaded.isdisjoint(heavy)
+
+
+def test_asking_for_one_function_does_not_load_the_others() -> None:
+    code = "import sys, ropewalk; ropewalk.inspect; print(*sys.modules)"
+    loaded = set(python(code).split())
+    assert loaded.isdisjoint({"rich", "pydantic", "ropewalk.planner.records", "ropewalk.serving.check"})
+
+
+def test_errors_are_caught_under_the_public_names(tmp_path: Path) -> None:
+    with pytest.raises(ropewalk.CheckpointMissingError) as raised:
+        ropewalk.inspect(tmp_path / "nothing")
+    assert isinstance(raised.value, ropewalk.CheckpointError | ropewalk.RopewalkError)
+
+
+def test_the_example_of_the_documentation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "Qwen3-8B").mkdir()
+    (tmp_path / "Qwen3-8B" / "config.json").write_text(json.dumps(CONFIG))
+    monkeypatch.chdir(tmp_path)
+    text = (DOCS / "python.md").read_text()
+    code, shown = re.findall(r"```(?:python|text)\n(.*?)```", text, re.DOTALL)[:2]
+    assert code.count("\n") <= 6
+    exec(compile(code, "docs/python.md", "exec"), {})
+    assert capsys.readouterr().out == shown
+
+
+def test_check_takes_words_or_one_string(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(CONFIG))
+    words = ["vllm", "serve", str(tmp_path), "--max-model-len", "131072"]
+    result = ropewalk.check(words)
+    assert result == ropewalk.check(" ".join(words))
+    assert result.resolved.trained_context == 40960  # the model was read, as it is here
+    elsewhere = ropewalk.check("vllm serve Qwen/Qwen3-8B --max-model-len 131072", checkpoint=tmp_path)
+    assert elsewhere.resolved.trained_context == 40960
+    unread = ropewalk.check("vllm serve Qwen/Qwen3-8B")
+    assert "checkpoint_not_read" in [finding.code for finding in unread.findings]
+
+
+def test_rope_without_a_length_is_at_the_trained_one(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(CONFIG))
+    assert core.rope(tmp_path).context_len == 32768
+    unknown = replace(records.qwen3_8b(), facts={})
+    with pytest.raises(ropewalk.UsageError, match="give a context length"):
+        core.rope(unknown)
+
+
+@pytest.mark.parametrize(
+    ("record", "shown"),
+    [
+        (records.qwen3_8b(), "8,190,735,360 parameters"),
+        (records.qwen3_plan(), "YaRN factor 4.0 from 32,768"),
+        (ropewalk.check("vllm serve Qwen/Qwen3-8B --max-model-len 32768"), "OK"),
+        (records.smollm2_measurement(), "5 of 5"),
+    ],
+)
+def test_a_record_shows_as_its_page(record: Any, shown: str) -> None:
+    for name in ropewalk.__all__:
+        getattr(ropewalk, name)
+    html = record._repr_html_()
+    assert html == record_html(record)
+    assert html.startswith("<pre style=")
+    assert html.endswith("</pre>")
+    assert len(html) < 40_000
+
+
+def test_every_page_belongs_to_a_public_record_and_every_result_has_one() -> None:
+    assert set(PAGES) == set(ropewalk._RESULTS.values()) <= set(ropewalk.__all__)
+    assert set(ropewalk._RESULTS) == {"inspect", "plan", "check", "measure"}
+    for function, record in ropewalk._RESULTS.items():
+        assert signature(getattr(core, function)).return_annotation == record
+
+
+def test_nothing_in_a_page_is_markup() -> None:
+    evil = "<script>alert(1)</script>&\"'"
+    plan = records.qwen3_plan()
+    launch = plan.launch
+    assert launch is not None
+    command = shlex.join(["vllm", "serve", "x" * 200, evil])
+    plan = replace(plan, checkpoint=evil, launch=replace(launch, command=command))
+    html = record_html(plan)
+    assert "<script" not in html
+    assert "&lt;script&gt;" in html
+    assert "x" * 200 in html  # a command is never cut
+    inspection = records.lying()
+    summary = replace(inspection.checkpoint, source=evil)
+    assert "<script" not in record_html(replace(inspection, checkpoint=summary))
