@@ -13,7 +13,9 @@ import pytest
 
 from ropewalk.inspector.records import Inspection
 from ropewalk.jsonio import schema_of
+from ropewalk.lab.records import Attention, Kernels
 from ropewalk.planner.records import Plan
+from ropewalk.serving.logreport import LogReport
 from ropewalk.serving.records import LaunchSpec, Measurement
 
 FOLDER = Path(__file__).parents[1] / "docs" / "schemas"
@@ -22,6 +24,9 @@ RECORDS: dict[str, type[Any]] = {
     "plan": Plan,
     "launch": LaunchSpec,
     "measurement": Measurement,
+    "logreport": LogReport,
+    "attention": Attention,
+    "kernels": Kernels,
 }
 
 

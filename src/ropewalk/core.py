@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ropewalk.planner.rope.table import RopeTable
     from ropewalk.serving.check import CheckResult
     from ropewalk.serving.doctor import Doctor
+    from ropewalk.serving.logreport import LogReport
     from ropewalk.serving.records import Measurement
     from ropewalk.serving.service import ServeSettings, Service
 
@@ -130,6 +131,32 @@ def check(
         engine_version=engine_version,
         machine=machine or Machine(),
     )
+
+
+def read_log(
+    path: Source,
+    *,
+    command: str | Sequence[str] | None = None,
+    checkpoint: Source | Inspection | None = None,
+) -> LogReport:
+    """Lay the log of a vLLM or llama-server started elsewhere beside what its command was bound to come to.
+
+    ``command`` is the server's command line, where the log does not tell it. Without ``checkpoint`` the
+    command's own model is read where that is on this machine. Raises :class:`CheckpointError`, and
+    :class:`UsageError` for a file that is no such log.
+    """
+    from ropewalk.serving.check import model_source
+    from ropewalk.serving.foreign_log import open_log
+    from ropewalk.serving.logreport import log_report
+
+    log = open_log(Path(path))
+    given = (command,) if isinstance(command, str) else command
+    words = given or log.command
+    if checkpoint is None and words:
+        source = model_source(words)
+        checkpoint = source if source and os.path.exists(source) else None
+    inspection = None if checkpoint is None else _inspection(checkpoint)
+    return log_report(log, path=str(path), command=given, inspection=inspection)
 
 
 def serve(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -16,13 +17,28 @@ from ropewalk.serving.store import RunStore, default_store_path, trials_csv
 store_option = option("--store", type=FILE, help="File of runs.  [default: in the user's data folder]")
 
 
+class _Runs(Command):
+    """``runs import LOGFILE`` is a command of its own: its options are not those of a stored run."""
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        """The context of ``import`` where that is the first word."""
+        if args[:1] != ["import"]:
+            return super().make_context(info_name, args, parent, **extra)
+        from ropewalk.cli.runs_import import command as imported
+
+        return imported.make_context(f"{info_name} import", args[1:], parent, **extra)
+
+
 @click.command(
     "runs",
-    cls=Command,
+    cls=_Runs,
     examples="""
         ropewalk runs
         ropewalk runs last --html report.html
         ropewalk runs 20261130 --csv > trials.csv
+        ropewalk runs import server.log --checkpoint ./Qwen3-8B
         ropewalk runs last --markdown | gh issue create --title Recall --body-file -
     """,
 )
@@ -42,7 +58,10 @@ def command(
     store: Path | None,
     as_json: bool,
 ) -> None:
-    """List the stored runs, or show one. RUN is the beginning of an id, or `last`."""
+    """List the stored runs, or show one. RUN is the beginning of an id, or `last`.
+
+    `runs import LOGFILE` reads the log of a server that was started elsewhere, see its own --help.
+    """
     asked = [as_json, markdown, as_csv, delete]
     if sum(asked) > 1:
         raise UsageError("--json, --markdown, --csv and --delete exclude each other")
