@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -93,15 +94,55 @@ def test_trials_as_csv_and_the_run_as_markdown(store: str, invoke: Invoke) -> No
 
 
 @pytest.mark.parametrize(
-    "options", [("--html", "x.html"), ("--csv",), ("last", "--csv", "--json"), ("--delete",)]
+    "options",
+    [("--html", "x.html"), ("--csv",), ("last", "--csv", "--json"), ("--delete",), ("last", "last", "--csv")],
 )
 def test_options_that_make_no_sense_together(options: tuple[str, ...], store: str, invoke: Invoke) -> None:
     assert invoke("runs", *options, "--store", store).status == 2
 
 
-def test_a_run_can_be_forgotten(store: str, invoke: Invoke) -> None:
+def test_a_run_is_forgotten_only_after_a_yes(
+    store: str, invoke: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for answer in ("n\n", ""):  # no, and nobody there to ask
+        monkeypatch.setattr("sys.stdin", io.StringIO(answer))
+        outcome = invoke("runs", "last", "--delete", "--store", store)
+        assert outcome.status == 130
+        assert f"Forget {RUN.run_id}" in outcome.err
+    assert len(json.loads(invoke("runs", "--store", store, "--json").out)["runs"]) == 1
+    monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
     assert invoke("runs", "last", "--delete", "--store", store).status == 0
     assert json.loads(invoke("runs", "--store", store, "--json").out)["runs"] == []
+
+
+def test_a_run_can_be_forgotten_without_asking(store: str, invoke: Invoke) -> None:
+    assert invoke("runs", "last", "--delete", "--yes", "--store", store).status == 0
+    assert json.loads(invoke("runs", "--store", store, "--json").out)["runs"] == []
+
+
+def test_two_runs_side_by_side(store: str, invoke: Invoke) -> None:
+    later = replace(RUN, run_id="20261130-1700-0b1c", target_len=16384)
+    with RunStore(Path(store)) as runs:
+        runs.create(later)
+        runs.save_arm(later.run_id, RUN.arms[0], position=0)
+        hit = runs.trials(RUN.run_id)[0]
+        runs.add_trial(later.run_id, replace(hit, key="1"))
+        runs.add_trial(later.run_id, replace(hit, key="2", outcome="miss"))
+    outcome = invoke("runs", "20261130-15", "20261130-17", "--store", store)
+    assert outcome.status == 0
+    assert "target_len  12,288  16,384" in outcome.out
+    assert "1 as shipped (8,192)  2 as shipped (8,192)" in outcome.out
+    assert "1/1 21–100%" in outcome.out  # Wilson's interval of one hit of one
+    assert "1/2" in outcome.out
+    data = json.loads(invoke("runs", "20261130-15", "20261130-17", "--store", store, "--json").out)
+    assert data["schema"] == "ropewalk.runpair/1"
+    (cell,) = data["cells"]
+    assert (cell["arm"], cell["one"]["hits"], cell["other"]["trials"]) == ("shipped", 1, 2)
+
+
+def test_a_run_beside_itself_differs_in_nothing(store: str, invoke: Invoke) -> None:
+    assert "nothing that was set" in invoke("runs", "last", "last", "--store", store).out
+    assert invoke("runs", "last", "1999", "--store", store).status == 2
 
 
 def test_a_store_that_is_none_is_an_error_not_a_traceback(tmp_path: Path, invoke: Invoke) -> None:

@@ -38,27 +38,32 @@ class _Runs(Command):
         ropewalk runs
         ropewalk runs last --html report.html
         ropewalk runs 20261130 --csv > trials.csv
+        ropewalk runs 20261130-1549 20261130-1602
         ropewalk runs import server.log --checkpoint ./Qwen3-8B
         ropewalk runs last --markdown | gh issue create --title Recall --body-file -
     """,
 )
 @click.argument("run", required=False)
+@click.argument("other", required=False)
 @option("--html", type=FILE, help="Write the report of the run as one HTML file.")
 @option("--markdown", is_flag=True, help="Print the run as Markdown, for an issue or a model card.")
 @option("--csv", "as_csv", is_flag=True, help="Print the trials of the run as comma-separated values.")
-@option("--delete", is_flag=True, help="Forget the run.")
+@option("--delete", is_flag=True, help="Forget the run, after asking.")
+@option("--yes", is_flag=True, help="Do not ask.")
 @store_option
 @json_option
 def command(
     run: str | None,
+    other: str | None,
     html: Path | None,
     markdown: bool,
     as_csv: bool,
     delete: bool,
+    yes: bool,
     store: Path | None,
     as_json: bool,
 ) -> None:
-    """List the stored runs, or show one. RUN is the beginning of an id, or `last`.
+    """List the stored runs, show one, or two side by side. RUN is the beginning of an id, or `last`.
 
     `runs import LOGFILE` reads the log of a server that was started elsewhere, see its own --help.
     """
@@ -67,14 +72,17 @@ def command(
         raise UsageError("--json, --markdown, --csv and --delete exclude each other")
     if run is None and (html or any(asked[1:])):
         raise UsageError("name a run, or `last`: which one is meant?")
+    if other is not None and (html or any(asked[1:])):
+        raise UsageError("two runs are shown, or written with --json; the other options take one")
     with RunStore(store or default_store_path()) as runs:
         if run is None:
             _list(runs, as_json)
             return
-        run = _newest(runs) if run == "last" else runs.find(run)
-        if delete:
-            runs.delete(run)
-            click.echo(f"forgot {run}", err=True)
+        run = _found(runs, run)
+        if other is not None:
+            _show_pair(runs, run, _found(runs, other), as_json)
+        elif delete:
+            _forget(runs, run, yes)
         elif as_csv:
             output.write(trials_csv(runs.trials(run)))
         else:
@@ -90,11 +98,34 @@ def _list(runs: RunStore, as_json: bool) -> None:
     output.page(runs_page(runs.runs()))
 
 
+def _found(runs: RunStore, name: str) -> str:
+    return _newest(runs) if name == "last" else runs.find(name)
+
+
 def _newest(runs: RunStore) -> str:
     listed = runs.runs()
     if not listed:
         raise RunStoreError("no run is stored", code="run_not_found", where={"store": str(runs.path)})
     return listed[0].run_id
+
+
+def _forget(runs: RunStore, run: str, yes: bool) -> None:
+    if not yes:
+        click.confirm(f"Forget {run}, its trials and its logs?", abort=True, err=True)
+    runs.delete(run)
+    click.echo(f"forgot {run}", err=True)
+
+
+def _show_pair(runs: RunStore, run: str, other: str, as_json: bool) -> None:
+    from ropewalk.serving.runpair import pair_runs
+
+    pair = pair_runs(runs.load(run), runs.load(other))
+    if as_json:
+        output.document(pair)
+        return
+    from ropewalk.report.runpair import runpair_page
+
+    output.page(runpair_page(pair))
 
 
 def _show(runs: RunStore, run: str, html: Path | None, markdown: bool, as_json: bool) -> None:

@@ -86,20 +86,20 @@ def _machine(machine: Machine) -> Iterator[str]:
 
 
 def _rows(measurement: Measurement) -> Iterator[Row]:
-    yield "reaches", _effective(measurement.arms)
+    yield "reaches", reach_table(measurement.arms)
     if measurement.comparison and measurement.comparison.pairs:
         yield "pairs", _pairs(measurement.comparison, measurement.arms)
     if any(arm.memory for arm in measurement.arms):
         yield "memory", memory_table(measurement.arms)
     if lengths_of_speed(measurement.arms):
-        yield "speed", _speed(measurement.arms)
+        yield "speed", speed_table(measurement.arms)
     if fits := fit_rows(measurement.arms):
         yield "fitted", _fitted(fits)
     findings = [*measurement.findings, *(finding for arm in measurement.arms for finding in arm.findings)]
     yield "findings", findings_block(findings)
 
 
-def _effective(arms: Sequence[ArmResult]) -> RenderableType:
+def reach_table(arms: Sequence[ArmResult]) -> RenderableType:
     """The two effective lengths; a claim that the trials do not support is said to be none."""
     table = columns("left", "right", "right")
     table.add_row("", Text("passes the bar", style="dim"), Text("85 % of its own base", style="dim"))
@@ -141,7 +141,7 @@ def memory_table(arms: Sequence[ArmResult]) -> RenderableType:
     return Group(table, *(Text(line, style="dim") for line in how))
 
 
-def _speed(arms: Sequence[ArmResult]) -> RenderableType:
+def speed_table(arms: Sequence[ArmResult]) -> RenderableType:
     """Prefill tokens per second and the wait it makes, lengths down, arms across."""
     table = columns("right", *("left" for _ in arms))
     table.add_row(Text("prefill", style="dim"), *(Text(arm.label, style="dim") for arm in arms))

@@ -1,0 +1,78 @@
+"""Two runs side by side: what was set otherwise, and every cell that either has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from ropewalk.serving.records import Measurement, RecallCell
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Something that the two runs do not share: with it their figures compare only so far."""
+
+    field: str
+    one: Any
+    other: Any
+
+
+@dataclass(frozen=True, slots=True)
+class CellPair:
+    """One arm, task, length and depth in both runs; None where a run does not have it."""
+
+    arm: str
+    task: str
+    length: int
+    depth: float
+    one: RecallCell | None
+    other: RecallCell | None
+
+
+@dataclass(frozen=True, slots=True)
+class RunPair:
+    """Two runs, what differs in how they were made, and their cells in the order of the arms."""
+
+    one: Measurement
+    other: Measurement
+    differences: tuple[Difference, ...]
+    cells: tuple[CellPair, ...]
+    schema: str = "ropewalk.runpair/1"
+
+
+def pair_runs(one: Measurement, other: Measurement) -> RunPair:
+    """Lay two runs side by side; arms are matched by name."""
+    return RunPair(one, other, tuple(_differences(one, other)), tuple(_cells(one, other)))
+
+
+def _differences(one: Measurement, other: Measurement) -> Iterator[Difference]:
+    first, second = _conditions(one), _conditions(other)
+    for field in dict.fromkeys((*first, *second)):
+        if first.get(field) != second.get(field):
+            yield Difference(field, first.get(field), second.get(field))
+
+
+def _conditions(run: Measurement) -> dict[str, Any]:
+    launches = [arm.launch for arm in run.arms if arm.launch]
+    engines = dict.fromkeys(f"{launch.engine} {launch.engine_version or ''}".rstrip() for launch in launches)
+    return {
+        "weights": run.checkpoint_fingerprint,
+        "engine": list(engines),
+        "cpu": run.machine.cpu,
+        "cores": run.machine.cores,
+        "devices": list(run.machine.devices),
+        "target_len": run.target_len,
+        **run.settings,
+    }
+
+
+def _cells(one: Measurement, other: Measurement) -> Iterator[CellPair]:
+    first, second = _by_place(one), _by_place(other)
+    for arm, task, length, depth in dict.fromkeys((*first, *second)):
+        place = (arm, task, length, depth)
+        yield CellPair(*place, first.get(place), second.get(place))
+
+
+def _by_place(run: Measurement) -> dict[tuple[str, str, int, float], RecallCell]:
+    return {(arm.arm, cell.task, cell.length, cell.depth): cell for arm in run.arms for cell in arm.cells}
