@@ -8,8 +8,10 @@ from typing import Any
 import click
 
 from docs.markdown import table
-from ropewalk.cli.app import COMMANDS, COMPLETION, EXIT_STATUS, NOT_BUILT, app
+from ropewalk.cli import runs_import
+from ropewalk.cli.app import COMMANDS, COMPLETION, EXIT_STATUS, app
 
+_BELOW = {"runs": runs_import.command}  # commands that click does not know as such
 _FORM_FEED = "\b"
 _EVERYWHERE = ("-h, --help", "--help", "--debug")  # said once
 
@@ -20,22 +22,22 @@ def cli_page() -> str:
     context = click.Context(app, info_name="ropewalk")
     for heading, section in COMMANDS.items():
         parts.append(f"## {heading}\n")
-        for name, short in section.items():
+        for name in section:
             command = app.get_command(context, name)
             assert command is not None, name  # noqa: S101
-            parts.append(_command(command, context, short))
+            parts.append(_command(command, context))
+            if name in _BELOW:
+                parts.append(_command(_BELOW[name], context, f"{name} "))
     parts.append(f"## Exit status\n\n```text{EXIT_STATUS}```\n")
     parts.append(f"## Shell completion\n\n```sh{COMPLETION}```\n")
     return "\n".join(parts)
 
 
-def _command(command: click.Command, parent: click.Context, short: str, prefix: str = "") -> str:
+def _command(command: click.Command, parent: click.Context, prefix: str = "") -> str:
     name = f"{prefix}{command.name}"
-    if command.name in NOT_BUILT:
-        return f"### {name}\n\n{short} Not in this version: it exits with 2.\n"
     context = click.Context(command, parent=parent, info_name=command.name)
     usage = " ".join(command.collect_usage_pieces(context))
-    lines = [f"### {name}\n", f"`{context.command_path} {usage}`\n", _text(command.help)]
+    lines = [f"### {name}\n", f"`ropewalk {name} {usage}`\n", _text(command.help)]
     groups: dict[str, list[tuple[str, str]]] = {}
     for param in command.get_params(context):
         record = param.get_help_record(context)
@@ -48,7 +50,7 @@ def _command(command: click.Command, parent: click.Context, short: str, prefix: 
         lines.append(f"```sh\n{dedent(examples).strip()}\n```\n")
     if isinstance(command, click.Group):
         inner = [command.get_command(context, one) for one in command.list_commands(context)]
-        lines += [_command(one, context, "", f"{name} ") for one in inner if one is not None]
+        lines += [_command(one, context, f"{name} ") for one in inner if one is not None]
     return "\n".join(lines)
 
 

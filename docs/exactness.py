@@ -197,7 +197,8 @@ _LIMITS = """## What is not exact
   the upper end fits Qwen's published figures for Qwen2.5 on 4.46; those for Qwen3 on 4.51 stay far below it.
 - **A bare config** has no tensors to sum: weights are a range (80 to 120 %, with experts from 50 %).
 - **Pooled attention** (layers that keep one row for several tokens) is an estimate on both engines.
-- **Speed** is a bound from nominal peak and bandwidth where these are known, never a prediction.
+- **Speed** is a bound from nominal peak and bandwidth where these are known. A prediction with a range is
+  made only where a run of the same service was measured on the same machine.
 - **Other versions.** Rules are those of the versions named; `--engine-version` chooses among those that are
   known to differ ([engines](engines.md)). An unknown version is taken to be as new as the newest one known.
 """

@@ -28,8 +28,12 @@ from tests.inspector.readers.files import header_of, write_json
 from ropewalk.cli.app import run
 
 DOCS = Path(__file__).parents[2] / "docs"
-COLUMNS = "100"
 BLOCK = re.compile(r"<!-- run(?:: exit (\d))? -->\n```console\n(.*?)```", re.DOTALL)
+
+
+def environment(home: Path) -> dict[str, str]:
+    """A terminal of 100 columns, and nobody's stored runs: they would calibrate the plans."""
+    return {"COLUMNS": "100", "NO_COLOR": "1", "HOME": str(home), "XDG_DATA_HOME": str(home / "data")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +92,8 @@ def test_a_command_prints_what_its_page_shows(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(models)
-    monkeypatch.setenv("COLUMNS", COLUMNS)
-    monkeypatch.setenv("NO_COLOR", "1")
+    for name, value in environment(models).items():
+        monkeypatch.setenv(name, value)
     program, *words = shlex.split(case.command)
     assert program == "ropewalk"
     status = run(words)
@@ -116,8 +120,9 @@ def rewrite(page: Path) -> None:
 
 def _printed(command: str) -> str:
     words = [sys.executable, "-m", *shlex.split(command)]
-    environment = {**os.environ, "COLUMNS": COLUMNS, "NO_COLOR": "1"}
-    done = run_process(words, capture_output=True, text=True, check=False, env=environment)
+    done = run_process(
+        words, capture_output=True, text=True, check=False, env={**os.environ, **environment(Path.cwd())}
+    )
     return f"$ {command}\n{done.stdout}"
 
 
