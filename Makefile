@@ -64,8 +64,18 @@ types: $(VENV)/.dev
 bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/run.py
 
-slow: $(VENV)/.dev
+# The extra `lab` brings torch, which `make test` does without.
+$(VENV)/.lab: $(VENV)/.dev
+ifdef UV
+	$(UV) pip install --quiet --python $(BIN)/python --editable '.[lab]'
+else
+	$(BIN)/python -m pip install --quiet --editable '.[lab]'
+endif
+	@touch $@
+
+slow: $(VENV)/.lab
 	$(BIN)/python -m pytest -m slow
+	$(BIN)/python -m pytest tests/lab tests/cli/test_attend.py
 
 $(VENV)/.docs: $(VENV)/.dev
 ifdef UV

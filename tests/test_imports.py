@@ -7,8 +7,29 @@ from pathlib import Path
 
 import ropewalk
 
-RANK = {"inspector": 0, "planner": 1, "serving": 2, "core": 3, "report": 4, "cli": 5, "tui": 5, "api": 5}
-HEAVY = {"rich", "pydantic", "httpx2", "huggingface_hub", "textual", "torch", "xllamacpp", "fastapi", "vllm"}
+RANK = {
+    "inspector": 0,
+    "planner": 1,
+    "serving": 2,
+    "core": 3,
+    "lab": 3,
+    "report": 4,
+    "cli": 5,
+    "tui": 5,
+    "api": 5,
+}
+HEAVY = {
+    "rich",
+    "pydantic",
+    "httpx2",
+    "huggingface_hub",
+    "textual",
+    "torch",
+    "tokenizers",
+    "xllamacpp",
+    "fastapi",
+    "vllm",
+}
 ROOT = Path(ropewalk.__file__).parent
 
 

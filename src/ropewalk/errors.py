@@ -2,7 +2,6 @@
 
     RopewalkError
     ├── UsageError             the request makes no sense                exit 2
-    │   └── NotBuiltError      a command that is announced, not built    exit 2
     ├── CheckpointError        the checkpoint cannot be read             exit 3
     │   ├── CheckpointMissingError   nothing is there
     │   └── HubError                 the Hub refused or did not answer
@@ -59,13 +58,6 @@ class UsageError(RopewalkError):
     exit_status = 2
     http_status = 422
     default_code = "usage"
-
-
-class NotBuiltError(UsageError):
-    """A command of the contract that this version does not have yet."""
-
-    http_status = 501
-    default_code = "not_built"
 
 
 class CheckpointError(RopewalkError):

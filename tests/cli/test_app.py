@@ -9,7 +9,7 @@ import pytest
 from tests.cli.conftest import Invoke
 
 from ropewalk import core
-from ropewalk.cli.app import COMMANDS, NOT_BUILT, Commands, app
+from ropewalk.cli.app import COMMANDS, Commands, app
 from ropewalk.cli.failures import BUG_STATUS
 from ropewalk.errors import (
     CheckpointError,
@@ -49,7 +49,7 @@ def test_help_lists_every_command_with_its_line(invoke: Invoke) -> None:
     assert "_ROPEWALK_COMPLETE=zsh_source" in outcome.out
 
 
-@pytest.mark.parametrize("name", sorted(set(NAMES) - NOT_BUILT))
+@pytest.mark.parametrize("name", sorted(NAMES))
 def test_every_command_has_help_with_an_example(name: str, invoke: Invoke) -> None:
     words = ("engine", "add") if name == "engine" else (name,)
     outcome = invoke(*words, "--help")
@@ -57,14 +57,6 @@ def test_every_command_has_help_with_an_example(name: str, invoke: Invoke) -> No
     assert "Examples:" in outcome.out
     assert f"\n  ropewalk {name}" in outcome.out
     assert "--debug" in outcome.out
-
-
-@pytest.mark.parametrize("name", sorted(NOT_BUILT))
-def test_what_is_not_built_says_so(name: str, invoke: Invoke) -> None:
-    outcome = invoke(name, "anything", "--at", "all", "--json")
-    assert outcome.status == 2
-    assert f"`ropewalk {name}` is not built in this version" in outcome.err
-    assert json.loads(outcome.out)["code"] == "not_built"
 
 
 def test_no_command_shows_the_help(invoke: Invoke) -> None:

@@ -8,7 +8,6 @@ from importlib import import_module
 import click
 
 from ropewalk._version import __version__
-from ropewalk.cli.announced import announced
 from ropewalk.cli.command import CONTEXT_SETTINGS, debug_option, write_lines
 from ropewalk.cli.failures import report
 
@@ -44,12 +43,11 @@ COMMANDS: dict[str, dict[str, str]] = {
         "engine": "Install an engine.",
     },
 }
-NOT_BUILT = frozenset({"attend"})
 
 EXIT_STATUS = """
 0  done, verdict positive
 1  done, verdict negative: does not fit, refused, recall below the bar, a finding of severity error
-2  wrong usage, or not built in this version
+2  wrong usage
 3  the checkpoint cannot be read
 4  the engine is missing, failed or did not answer
 """
@@ -71,8 +69,6 @@ class Commands(click.Group):
         """The command of this name; its module is imported now."""
         if cmd_name not in self.list_commands(ctx):
             return None
-        if cmd_name in NOT_BUILT:
-            return announced(cmd_name)
         command: click.Command = import_module(f"ropewalk.cli.{cmd_name}").command
         return command
 
@@ -80,16 +76,12 @@ class Commands(click.Group):
         """List the commands by heading, without importing them."""
         for heading, section in COMMANDS.items():
             with formatter.section(heading):
-                formatter.write_dl([(name, _short_help(name, text)) for name, text in section.items()])
+                formatter.write_dl(list(section.items()))
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Exit statuses and shell completion."""
         write_lines(formatter, "Exit status", EXIT_STATUS)
         write_lines(formatter, "Shell completion", COMPLETION)
-
-
-def _short_help(name: str, text: str) -> str:
-    return f"{text} (not in this version)" if name in NOT_BUILT else text
 
 
 @click.group(cls=Commands, context_settings=CONTEXT_SETTINGS, params=[debug_option()])

@@ -22,17 +22,21 @@ _COMMAND_WIDTH = 110
 
 def measurement_html(measurement: Measurement) -> str:
     """The whole document, ready to be written to a file in UTF-8."""
-    style = files("ropewalk.report").joinpath("style.css").read_text(encoding="utf-8")
     title = (
         f"Recall of {short_name(measurement.checkpoint)} at {format_tokens(measurement.target_len)} tokens"
     )
+    return html_document(title, [part for part in _body(measurement) if part])
+
+
+def html_document(title: str, body: Sequence[Markup]) -> str:
+    """A document in our style."""
+    style = files("ropewalk.report").joinpath("style.css").read_text(encoding="utf-8")
     head = [
         Markup('<meta charset="utf-8">'),
         Markup('<meta name="viewport" content="width=device-width, initial-scale=1">'),
         element("title", title),
         element("style", Markup(style)),  # our own file: nothing of the user's is in it
     ]
-    body = [part for part in _body(measurement) if part]
     document = element("html", element("head", join(head)), element("body", join(body)), lang="en")
     return f"<!DOCTYPE html>\n{document}\n"
 

@@ -1,0 +1,1 @@
+"""Attention seen at work on this machine: needs torch, the extra ``lab``."""
