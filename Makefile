@@ -87,7 +87,7 @@ endif
 
 docs: $(VENV)/.docs
 	$(BIN)/python docs/generate.py
-	$(BIN)/python -m mkdocs build --quiet --strict --site-dir build/site
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict --site-dir build/site
 
 clean:
 	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis dist build

@@ -13,7 +13,8 @@ from tests.planner.models import deepseek_v3, gemma3_27b, qwen3_8b, qwen3_next_8
 
 import ropewalk
 from ropewalk.inspector.records import Inspection
-from ropewalk.planner.engines import llama_server
+from ropewalk.planner import weights
+from ropewalk.planner.engines import llama_server, transformers, vllm_estimates
 from ropewalk.planner.machine import Machine
 from ropewalk.planner.model import shape_of
 from ropewalk.planner.records import PlanRequest
@@ -21,7 +22,7 @@ from ropewalk.serving.compare import CERTIFYING_TRIALS
 from ropewalk.serving.recall.statistics import smallest_detectable_drop, sprt, wilson
 from ropewalk.serving.recall.tasks import TASKS
 from ropewalk.serving.records import JUDGED
-from ropewalk.units import GIB
+from ropewalk.units import GIB, MIB
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -72,6 +73,21 @@ def test_every_term_of_an_engine_is_explained(engine: str) -> None:
     terms = set(re.findall(r'(?:exact|estimate|MemoryTerm)\(\s*"(\w+)"', code)) | {"weights"}
     assert len(terms) >= 5
     assert not {term for term in terms if f"`{term}`" not in section}
+
+
+def test_figures_of_the_terms() -> None:
+    terms = text("terms")
+    low, _, high = vllm_estimates._GRAPHS
+    assert f"{low / GIB:.2f} to {high / GIB:.2f} GiB" in terms
+    low, _, high = vllm_estimates._GPU_PROCESS
+    assert f"{low / GIB:.2f} to {high / GIB:.2f} GiB" in terms
+    assert f"{llama_server._PROCESS_SPREAD // MIB} MiB to either side" in terms
+    assert f"{llama_server._INTERPRETER // MIB} MiB more" in terms
+    assert f"{transformers._AT_REST // MIB} MiB seen at rest" in terms
+    low, _, high = transformers._CPU_PROCESS
+    assert f"{low // MIB} MiB to {high / GIB:.2f} GiB" in terms
+    (low, high), (fewest, _) = weights._ESTIMATED, weights._WITH_EXPERTS
+    assert f"{low} to {high} %, with experts from {fewest} %" in text("exactness")
 
 
 def test_every_task_and_outcome_is_explained() -> None:
