@@ -12,15 +12,12 @@ from ropewalk.lab.records import Check
 
 _SHIFTS = (1, 10, 100, 1000)
 _TOLERANCE = 1e-5  # float32 keeps seven digits; relative to the largest number compared
-_ROWS_TOLERANCE = 1e-6
 
 
 def rows_sum_to_one(head: Head) -> Check:
     """Each query divides its attention among what it sees."""
     worst = float((head.weights.sum(-1) - 1).abs().max())
-    return Check(
-        "rows_sum_to_one", worst, _ROWS_TOLERANCE, worst <= _ROWS_TOLERANCE, "largest distance from 1"
-    )
+    return Check("rows_sum_to_one", worst, _TOLERANCE, worst <= _TOLERANCE, "largest distance from 1")
 
 
 def later_token(kept: torch.Tensor, changed: torch.Tensor, *, what: str) -> Check:
