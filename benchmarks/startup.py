@@ -42,6 +42,7 @@ def main(runs: int = 15) -> None:
         ropewalk = [sys.executable, "-m", "ropewalk"]
         commands = {
             "python -c pass": [sys.executable, "-c", "pass"],
+            "python -c 'import ropewalk'": [sys.executable, "-c", "import ropewalk"],
             "ropewalk --help": [*ropewalk, "--help"],
             "ropewalk inspect --json": [*ropewalk, "inspect", str(config), "--json"],
             "ropewalk inspect": [*ropewalk, "inspect", str(config)],

@@ -62,7 +62,6 @@ def running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Running
     """A service with the worker of these tests, and one stored run for it to tell of."""
     monkeypatch.setattr(jobs, "_WORKER", (sys.executable, str(Path(__file__).with_name("fake_worker.py"))))
     monkeypatch.setattr(jobs, "detached_servers", lambda: ())
-    monkeypatch.setenv("ROPEWALK_TOKEN", "not for workers or engines")
     settings = made_settings(tmp_path)
     for kind in KINDS:
         folder = settings.models_dirs[0] / kind
@@ -186,7 +185,7 @@ def test_a_server_is_told_once_it_has_answered(running: Running) -> None:
         "/v1/servers", json=body, headers=AUTHORIZED | {"Accept": "text/event-stream"}
     )
     assert stream.text == (
-        'id: 1\nevent: step\ndata: {"message": "starting", "token": false}\n\n'
+        'id: 1\nevent: step\ndata: {"message": "starting"}\n\n'
         'id: 2\nevent: ready\ndata: {"name": "m", "pid": 41, "port": 8123}\n\n'
     )
 

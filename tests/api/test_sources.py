@@ -101,6 +101,25 @@ def test_hub_ids_only_where_they_are_allowed(models: Path, monkeypatch: pytest.M
         Sources([], hub=False).address("Qwen/Qwen3-8B")
 
 
+def test_a_hub_id_is_never_a_folder_where_the_service_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Offline, so that the Hub's cache answers: 36 layers, in the folder 12."""
+    commit = "0" * 40
+    cached = tmp_path / "cache" / "models--Qwen--Qwen3-8B"
+    for folder, layers in ((cached / "snapshots" / commit, 36), (tmp_path / "Qwen" / "Qwen3-8B", 12)):
+        folder.mkdir(parents=True)
+        (folder / "config.json").write_text(json.dumps({**CONFIG, "num_hidden_layers": layers}))
+    (cached / "refs").mkdir()
+    (cached / "refs" / "main").write_text(commit)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    inspection = Sources([], hub=True).inspect("Qwen/Qwen3-8B")
+    assert inspection.value("num_hidden_layers") == 36
+    assert inspection.checkpoint.source == "Qwen/Qwen3-8B"
+
+
 def test_names_that_are_none(models: Path) -> None:
     sources = Sources([models], hub=True)
     for name in ("", "a\0b"):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import socket
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -71,6 +73,7 @@ def test_every_option(
         )
     ]
     assert "operator" not in outcome.err
+    assert "ROPEWALK_TOKEN" not in os.environ  # no engine inherits it
 
 
 def test_a_token_that_is_too_short_and_a_folder_that_is_none(
@@ -104,3 +107,9 @@ def test_addresses_as_they_are_written() -> None:
     if socket.has_ipv6:
         with server.listen("::1", 0) as listener:
             assert server.address_of(listener).startswith("http://[::1]:")
+
+
+def test_the_command_itself_imports_no_web_stack() -> None:
+    code = "import sys, ropewalk.cli.app, ropewalk.cli.api; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert set(done.stdout.split()).isdisjoint({"fastapi", "starlette", "uvicorn", "pydantic", "asyncio"})

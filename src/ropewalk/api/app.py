@@ -16,7 +16,6 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
 from ropewalk.api import problems
-from ropewalk.api.claims import mark_lost_runs
 from ropewalk.api.docs_page import docs_page
 from ropewalk.api.gate import Gate
 from ropewalk.api.jobs import Jobs
@@ -65,10 +64,9 @@ def make_app(settings: ApiSettings) -> FastAPI:
 
 @asynccontextmanager
 async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-    """Tidy up after one that was killed, serve, and leave no job behind."""
+    """Serve, and leave no job behind."""
     state: State = app.state.ropewalk
     anyio.to_thread.current_default_thread_limiter().total_tokens = MAX_THREADS
-    mark_lost_runs(state.settings.store)
     yield
     await state.jobs.close()
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -25,7 +24,6 @@ from ropewalk.errors import RunStoreError
 from ropewalk.serving.detached import detached_servers
 from ropewalk.units import MIB
 
-TOKEN_VARIABLE = "ROPEWALK_TOKEN"  # noqa: S105 - its name
 STOP_SECONDS = 60.0  # engines get their own time to stop, see ropewalk.serving.engine_process
 _WORKER = (sys.executable, "-P", "-m", "ropewalk.api.worker")
 _LINE_BYTES = 64 * MIB
@@ -161,7 +159,6 @@ class Jobs:
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             cwd=folder,
-            env={name: value for name, value in os.environ.items() if name != TOKEN_VARIABLE},
             start_new_session=True,  # Ctrl-C is for the service, which stops its jobs
             limit=_LINE_BYTES,
         )

@@ -9,6 +9,7 @@ from collections.abc import Callable
 import uvicorn
 
 from ropewalk.api.app import make_app
+from ropewalk.api.claims import mark_lost_runs
 from ropewalk.api.settings import ApiSettings
 from ropewalk.errors import UsageError
 
@@ -18,8 +19,13 @@ _BACKLOG = 256
 
 
 def run(settings: ApiSettings, port: int, *, ready: Callable[[str], None]) -> None:
-    """Serve until Ctrl-C or SIGTERM; ``ready`` is told the address. Raises :class:`UsageError`."""
+    """Serve until Ctrl-C or SIGTERM; ``ready`` is told the address.
+
+    Runs that an earlier service left when it was killed are marked first. Raises :class:`UsageError`,
+    :class:`RunStoreError`.
+    """
     app = make_app(settings)
+    mark_lost_runs(settings.store)
     with listen(settings.host, port) as listener:
         server = uvicorn.Server(
             uvicorn.Config(
@@ -48,8 +54,8 @@ def listen(host: str, port: int) -> socket.socket:
             code="port_in_use",
             where={"host": host, "port": port},
         ) from error
-    # Connections inherit it; asyncio sets it for sockets that name their protocol, which these do not. Without
-    # it every answer waits 40 ms for the client to acknowledge its head.
+    # Inherited by every connection. asyncio sets it where a socket names its protocol, which these do not;
+    # without it an answer's body waits 40 ms until the client has acknowledged the head.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listener
 

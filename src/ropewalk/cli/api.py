@@ -105,7 +105,7 @@ def command(
             code="extra_missing",
             where={"extra": "api", "module": error.name},
         ) from error
-    given = os.environ.get("ROPEWALK_TOKEN")
+    given = os.environ.pop("ROPEWALK_TOKEN", None)  # none of the engines' business
     settings = ApiSettings(
         token=given or secrets.token_urlsafe(24),
         store=(store or default_store_path()).absolute(),
