@@ -325,7 +325,7 @@ def test_progress_only_grows_and_ends_at_its_total(bench: Bench) -> None:
 
 
 def test_a_time_budget_fixes_the_grid_before_the_first_question(bench: Bench) -> None:
-    run = bench.measure(MeasureSettings(minutes=0.0001), arms=("shipped", "yarn:1.5"))
+    run = bench.measure(MeasureSettings(minutes=1e-9), arms=("shipped", "yarn:1.5"))
     chosen = next(event for event in bench.heard if isinstance(event, events.GridChosen))
     assert chosen.lengths == (2048,)
     assert run.settings["lengths"] == [2048]
