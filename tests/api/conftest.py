@@ -5,17 +5,16 @@ from __future__ import annotations
 import contextlib
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
-import uvicorn
 
 from ropewalk.api.app import make_app
-from ropewalk.api.server import address_of, listen
+from ropewalk.api.server import Server, address_of, listen
 from ropewalk.api.settings import ApiSettings
 
 TOKEN = "a token of the tests"
@@ -37,6 +36,7 @@ class Served:
     url: str
     client: httpx2.Client
     settings: ApiSettings
+    server: Server
 
     def get(self, path: str, **query: Any) -> Any:
         """The record at a path; the status must be 200."""
@@ -45,22 +45,17 @@ class Served:
         return response.json()
 
 
-Serve = Callable[..., contextlib.AbstractContextManager[Served]]
-
-
 @contextlib.contextmanager
 def served(settings: ApiSettings) -> Iterator[Served]:
     """Serve in a thread of this process until the block ends."""
     listener = listen(settings.host, 0)
-    server = uvicorn.Server(
-        uvicorn.Config(make_app(settings), log_config=None, access_log=False, timeout_graceful_shutdown=1)
-    )
+    server = Server(make_app(settings))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()
     url = address_of(listener)
     try:
         with httpx2.Client(base_url=url, timeout=60) as client:
-            yield Served(url, client, settings)
+            yield Served(url, client, settings, server)
     finally:
         server.should_exit = True
         thread.join()

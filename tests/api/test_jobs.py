@@ -77,7 +77,7 @@ def running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Running
     os.set_blocking(pipe, True)
     with os.fdopen(pipe) as workers:
         with served(settings) as service:
-            yield Running(service.url, service.client, service.settings, workers)
+            yield Running(service.url, service.client, service.settings, service.server, workers)
         workers.read()  # nothing outlives the service
 
 
@@ -174,6 +174,15 @@ def test_a_client_that_leaves_leaves_nothing_running(path: str, accept: str, run
 def test_nothing_outlives_the_service(running: Running) -> None:
     """The fixture stops the service while this runs, and then waits until no worker is left."""
     assert running.start("long").status_code == 202
+
+
+def test_streams_end_well_when_the_service_stops(running: Running) -> None:
+    running.start("long")
+    with running.client.stream("GET", f"/v1/runs/{RUN_ID}/events") as stream:
+        lines = stream.iter_lines()
+        assert next(lines) == "id: 1"
+        running.server.should_exit = True
+        assert "event: run_ended" in list(lines)
 
 
 def test_a_server_is_told_once_it_has_answered(running: Running) -> None:

@@ -7,15 +7,40 @@ import socket
 from collections.abc import Callable
 
 import uvicorn
+from fastapi import FastAPI
 
 from ropewalk.api.app import make_app
 from ropewalk.api.claims import mark_lost_runs
 from ropewalk.api.settings import ApiSettings
+from ropewalk.api.state import State
 from ropewalk.errors import UsageError
 
 MAX_CONNECTIONS = 512
-STREAM_SECONDS = 1  # streams of events do not end by themselves when the service is to stop
+FINISH_SECONDS = 5  # for what is being answered when the service is to stop
 _BACKLOG = 256
+
+
+class Server(uvicorn.Server):
+    """Stops the jobs before anything else, so that the streams of their events end by themselves."""
+
+    def __init__(self, app: FastAPI) -> None:
+        super().__init__(
+            uvicorn.Config(
+                app,
+                log_config=None,
+                access_log=False,
+                proxy_headers=False,  # whoever writes such a header could be anybody
+                server_header=False,
+                limit_concurrency=MAX_CONNECTIONS,
+                timeout_graceful_shutdown=FINISH_SECONDS,
+            )
+        )
+        self._state: State = app.state.ropewalk
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """What uvicorn does when it is told to stop."""
+        await self._state.jobs.close()
+        await super().shutdown(sockets)
 
 
 def run(settings: ApiSettings, port: int, *, ready: Callable[[str], None]) -> None:
@@ -27,20 +52,9 @@ def run(settings: ApiSettings, port: int, *, ready: Callable[[str], None]) -> No
     app = make_app(settings)
     mark_lost_runs(settings.store)
     with listen(settings.host, port) as listener:
-        server = uvicorn.Server(
-            uvicorn.Config(
-                app,
-                log_config=None,
-                access_log=False,
-                proxy_headers=False,  # whoever writes such a header could be anybody
-                server_header=False,
-                limit_concurrency=MAX_CONNECTIONS,
-                timeout_graceful_shutdown=STREAM_SECONDS,
-            )
-        )
         ready(address_of(listener))
         with contextlib.suppress(KeyboardInterrupt):
-            server.run(sockets=[listener])
+            Server(app).run(sockets=[listener])
 
 
 def listen(host: str, port: int) -> socket.socket:
