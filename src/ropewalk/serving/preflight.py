@@ -43,6 +43,7 @@ class PreflightError(EngineError):
     """A start that is known to fail was not made; ``items`` are all checks, ``code`` tells the first."""
 
     exit_status = 1  # a verdict, not a failure of the engine
+    http_status = 409
 
     def __init__(self, items: Sequence[PreflightItem]) -> None:
         failed = [item for item in items if item.ok is False]
