@@ -22,29 +22,35 @@ MARK = "ropewalk: "
 
 def main() -> int:
     """Answer every line."""
-    for line in sys.stdin:
-        sys.stdout.write(MARK + json.dumps(_answer(json.loads(line))) + "\n")
-        sys.stdout.flush()
+    with tempfile.NamedTemporaryFile() as meeting:  # torch's process groups meet there, even a group of one
+        for line in sys.stdin:
+            sys.stdout.write(MARK + json.dumps(_answer(json.loads(line), meeting.name)) + "\n")
+            sys.stdout.flush()
     return 0
 
 
-def _answer(question: dict[str, Any]) -> dict[str, Any]:
+def _answer(question: dict[str, Any], meeting: str) -> dict[str, Any]:
+    """The plan of a start. An error of vLLM's own checks is its refusal; one of making the model here may be
+    due to how it is made here, as one of an import is to another version."""
+    model, *flags = question["argv"]
     try:
         vllm = _Vllm()
-    except (ImportError, AttributeError) as error:
+        try:
+            config = vllm.config_of(model, flags)
+        except ValueError as error:  # pydantic's validation errors are such
+            return {"refusal": f"{type(error).__name__}: {error}"}
+        network = vllm.network_of(config, meeting)
+        specs = vllm.specs_of(config)
+        try:
+            return vllm.plan_of(config, network, specs, available=question["available"])
+        except ValueError as error:
+            return {"refusal": f"{type(error).__name__}: {error}"}
+    except (Exception, SystemExit) as error:
         return {"unable": f"{type(error).__name__}: {error}"}
-    try:
-        return vllm.plan(*question["argv"], available=question["available"])
-    except (ImportError, AttributeError) as error:
-        return {"unable": f"{type(error).__name__}: {error}"}
-    except SystemExit:
-        return {"refusal": "the arguments were not understood"}
-    except Exception as error:  # whatever its checks raise is its reason
-        return {"refusal": f"{type(error).__name__}: {error}"}
 
 
 class _Vllm:
-    """The parts of vLLM that plan a start, by their places in 0.32."""
+    """The parts of vLLM that plan a start, by their places in 0.32. Nothing is kept between two starts."""
 
     def __init__(self) -> None:
         self.torch = import_module("torch")
@@ -64,20 +70,22 @@ class _Vllm:
         self.attention = import_module("vllm.v1.kv_cache_interface").AttentionSpec
         self.planning = import_module("vllm.v1.core.kv_cache_utils")
 
-    def plan(self, model: str, *flags: str, available: int) -> dict[str, Any]:
-        """What a server with these arguments would allocate; raises what vLLM would refuse it with."""
+    def config_of(self, model: str, flags: list[str]) -> Any:
+        """The whole configuration, checked as a start checks it."""
         # The flags of the HTTP server are not the engine's, and change no memory.
         arguments, _ = self.args.add_cli_args(self.parser()).parse_known_args(flags)
         arguments.model = model
-        config = self.args.from_cli_args(arguments).create_engine_config(usage_context=self.server)
-        network = self._network(config)
-        specs = self._specs(config)
+        return self.args.from_cli_args(arguments).create_engine_config(usage_context=self.server)
+
+    def plan_of(self, config: Any, network: Any, specs: dict[str, Any], *, available: int) -> dict[str, Any]:
+        """What would be allocated; raises where one request would not fit."""
         size = config.cache_config.kv_cache_memory_bytes or available
         (cache,) = self.planning.get_kv_cache_configs(config, [specs], [size])
         tokens, concurrency = self.planning.get_kv_cache_capacity(config, cache)
         return {
             "weights_bytes": sum(one.numel() * one.element_size() for one in network.parameters()),
-            "cache_bytes": sum(tensor.size for tensor in cache.kv_cache_tensors),
+            # Each says the size of the one allocation that all of them lie in.
+            "cache_bytes": max((tensor.size for tensor in cache.kv_cache_tensors), default=0),
             "num_blocks": cache.num_blocks,
             "block_size": config.cache_config.block_size,
             "tokens": tokens,
@@ -85,21 +93,22 @@ class _Vllm:
             "context_len": config.model_config.max_model_len,
         }
 
-    def _network(self, config: Any) -> Any:
+    def network_of(self, config: Any, meeting: str) -> Any:
         """The model as modules whose parameters have shapes and no storage."""
-        with self.config.set_current_vllm_config(config), tempfile.NamedTemporaryFile() as meeting:
+        with self.config.set_current_vllm_config(config):
             self.parallel.init_distributed_environment(
                 world_size=1,
                 rank=0,
                 local_rank=0,
-                distributed_init_method=f"file://{meeting.name}",
+                distributed_init_method=f"file://{meeting}",
                 backend="gloo",
             )
-            self.parallel.ensure_model_parallel_initialized(1, 1)
+            self.parallel.destroy_model_parallel()
+            self.parallel.initialize_model_parallel()
             with self.dtypes.set_default_torch_dtype(config.model_config.dtype), self.torch.device("meta"):
                 return self.loader.initialize_model(config)
 
-    def _specs(self, config: Any) -> dict[str, Any]:
+    def specs_of(self, config: Any) -> dict[str, Any]:
         """What each layer keeps (v1/worker/gpu_model_runner.py, get_kv_cache_spec), blocks as they end up."""
         self.platform.update_block_size_for_backend(config)
         self.managers.register_all_kvcache_specs(config)
