@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from ropewalk import jsonio
 from ropewalk.core import inspect
 from ropewalk.serving.measure import MeasureSettings, run_measurement
-from ropewalk.serving.records import ArmResult, EngineBuild, Measurement
+from ropewalk.serving.records import ArmResult, EngineBuild, Measurement, RecallCell
 from ropewalk.serving.store import RunStore
 
 
@@ -59,25 +62,35 @@ def test_a_small_run_against_the_real_engine(tmp_path: Path, smollm2: Path, embe
 
 @pytest.mark.engine
 @pytest.mark.slow
-def test_recall_beyond_the_trained_context(tmp_path: Path, smollm2: Path, embedded: EngineBuild) -> None:
-    """The story of ``ropewalk demo``: beyond 8,192 tokens the unscaled model answers with filler."""
-    arms = ("shipped", "yarn:1.5", "unscaled")
-    run, store = measure(tmp_path, smollm2, embedded, target=12288, arms=arms, settings=MeasureSettings())
-    store.close()
+def test_the_demonstration(tmp_path: Path) -> None:
+    """``ropewalk demo``: beyond 8,192 tokens the unscaled model answers with filler, YaRN recalls."""
+    report = tmp_path / "report.html"
+    command = [sys.executable, "-m", "ropewalk", "demo", "--json", "--html", str(report)]
+    done = subprocess.run(
+        [*command, "--store", str(tmp_path / "runs.sqlite3")], stdout=subprocess.PIPE, check=True, text=True
+    )
+    run = jsonio.loads(Measurement, done.stdout)
     assert run.settings["lengths"] == [2048, 8175, 12271]
-    hits = {
-        (arm.arm, length): sum(cell.hits for cell in arm.cells if cell.length == length)
-        for arm in run.arms
-        for length in (2048, 12271)
-    }
-    refused = [cell.outcomes for cell in run.arms[0].cells if cell.length == 12271]
-    assert refused == [{"refused": 1}] * 5
-    assert hits["shipped", 2048] >= 3
-    assert hits["yarn:1.5", 12271] > hits["unscaled", 12271] == 0
+    assert hits(run, "shipped", 2048) >= 3
+    assert refused(run, "shipped", 12271) == 5
+    assert hits(run, "yarn:1.5", 12271) > hits(run, "unscaled", 12271) == 0
     assert run.comparison is not None
     assert run.comparison.recommended == "yarn:1.5"
     for arm in run.arms:
         _plan_is_met(arm)
+    assert "<svg" in report.read_text()
+
+
+def cells_of(run: Measurement, arm: str, length: int) -> list[RecallCell]:
+    return [cell for one in run.arms if one.arm == arm for cell in one.cells if cell.length == length]
+
+
+def hits(run: Measurement, arm: str, length: int) -> int:
+    return sum(cell.hits for cell in cells_of(run, arm, length))
+
+
+def refused(run: Measurement, arm: str, length: int) -> int:
+    return sum(cell.outcomes.get("refused", 0) for cell in cells_of(run, arm, length))
 
 
 def _plan_is_met(arm: ArmResult) -> None:
