@@ -20,7 +20,7 @@ from ropewalk.serving.preflight import PreflightError, PreflightItem
 from ropewalk.serving.process import is_alive
 from ropewalk.serving.records import EngineBuild
 from ropewalk.serving.service import ServeSettings, start_service
-from ropewalk.serving.verify import Verification
+from ropewalk.serving.verify import Verification, ask_unscaled, difference, probe
 
 pytestmark = pytest.mark.engine
 
@@ -84,11 +84,13 @@ def test_flags_that_an_engine_ignores_are_found_by_both_means(
     """Without a factor llama-server scales nothing, and says no word about it."""
     plan = core.plan(inspection, context_len=100, arm="yarn:2", allow_unvalidated=True)
     plan = replace(plan, rope=replace(plan.rope, llama_server_flags=("--rope-scaling", "yarn")))
-    with start_service(plan, inspection, replace(settings, verify=True)) as service:
-        inactive = [finding for finding in service.findings if finding.code == "rope_scaling_inactive"]
-        assert len(inactive) == 2
-        assert "positions by 1" in inactive[0].message
-        assert service.verification.rope_difference == 0
+    with start_service(plan, inspection, settings) as service:
+        (inactive,) = (finding for finding in service.findings if finding.code == "rope_scaling_inactive")
+        assert "positions by 1" in inactive.message
+        twin = ask_unscaled(
+            plan, inspection, service.server.spec, threads=1, log_path=settings.log_path or Path()
+        )
+        assert difference(probe(service.server.client), twin) == 0
 
 
 def test_what_is_known_to_fail_is_not_started(

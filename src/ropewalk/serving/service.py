@@ -94,7 +94,7 @@ def start_service(
     unscaled = None
     if settings.verify and plan.rope.decision == "scale":
         say("asking the model without scaling")
-        unscaled = ask_unscaled(plan, inspection, spec, log_path=log_path)
+        unscaled = ask_unscaled(plan, inspection, spec, threads=settings.threads, log_path=log_path)
     say(f"starting {build.name} {build.version or ''}; its log: {log_path}")
     server = start(spec, log_path=log_path, ready_timeout=settings.ready_timeout)
     try:

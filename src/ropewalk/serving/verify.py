@@ -71,7 +71,9 @@ class Verification:
 NOT_VERIFIED = Verification(None, None, None, ())
 
 
-def ask_unscaled(plan: Plan, inspection: Inspection, spec: LaunchSpec, *, log_path: Path) -> Probe:
+def ask_unscaled(
+    plan: Plan, inspection: Inspection, spec: LaunchSpec, *, threads: int | None, log_path: Path
+) -> Probe:
     """Serve the same weights for a moment as they are, in a short context, and ask the fixed prompt.
 
     Raises :class:`EngineError` where the twin cannot be served.
@@ -80,9 +82,9 @@ def ask_unscaled(plan: Plan, inspection: Inspection, spec: LaunchSpec, *, log_pa
     request = replace(plan.request, context_len=length, num_sequences=1, arm="shipped", kv_unified=False)
     machine = machine_of(request, here_for(spec.build))
     twin = make_plan(inspection, request, machine=machine)
-    twin_spec = launch_spec(twin, build=spec.build, model=spec.model, host=spec.host, port=0)
+    twin_spec = launch_spec(twin, build=spec.build, model=spec.model, host=spec.host, port=0, threads=threads)
     twin_log = log_path.with_name(f"{log_path.stem}-unscaled{log_path.suffix}")
-    with start(replace(twin_spec, env=spec.env), log_path=twin_log) as server:
+    with start(twin_spec, log_path=twin_log) as server:
         return probe(server.client)
 
 

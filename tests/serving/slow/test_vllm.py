@@ -99,7 +99,7 @@ def test_scaling_is_in_effect_and_the_context_holds(
     planned: Planned, inspection: Inspection, tmp_path: Path
 ) -> None:
     plan, spec = planned(context_len=600, arm="yarn:2", allow_unvalidated=True)
-    unscaled = ask_unscaled(plan, inspection, spec, log_path=tmp_path / "log")
+    unscaled = ask_unscaled(plan, inspection, spec, threads=None, log_path=tmp_path / "log")
     with start(spec, log_path=tmp_path / "log") as server:
         seen = verify(server, plan, unscaled=unscaled)
     assert seen.findings == ()
