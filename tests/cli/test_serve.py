@@ -69,7 +69,7 @@ class Starter:
             raise self.error
         say("starting vllm 0.33.0")
         server: Any = self.server
-        return Service(plan, CHECKS, server, self.seen, plan.findings)
+        return Service(plan, CHECKS, server, self.seen, (*plan.findings, *self.seen.findings))
 
 
 @pytest.fixture

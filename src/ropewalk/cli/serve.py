@@ -78,9 +78,9 @@ def command(
 ) -> int:
     """Launch the planned server, show what was planned beside what it reports, stop it cleanly.
 
-    Nothing is started where the plan does not fit, is refused, or is known to fail, and with --verify
-    nothing stays that does not hold what was planned (exit status 1). Ctrl-C stops the server and
-    everything that it started; with --detach it stays, and is watched over.
+    Nothing is started where the plan does not fit, is refused, or is known to fail, and nothing stays
+    that does not hold what was planned: exit status 1. Ctrl-C stops the server and everything that it
+    started; with --detach it stays, and is watched over.
     """
     settings = ServeSettings(
         host=host,
@@ -103,7 +103,7 @@ def command(
         return 1
     with start_service(plan, inspection, settings, say=_say) as service:
         _show(service, detached=detach)
-        if has_error(service.verification.findings):
+        if has_error(service.findings):
             _say("stopping: it does not hold what was planned")
             return 1
         if detach:
