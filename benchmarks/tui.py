@@ -5,7 +5,8 @@
 DeepSeek-V3's shape (91,991 tensors) is opened on a pseudo-terminal of 120 x 40. Time to the first paint
 runs from the start of the process to the first screenful, time to the table until all tensors are listed;
 a key's time runs from writing it to the first output after it, for KEYS (default 60) keys of each kind.
-Memory is the largest resident set. Other work on the machine adds to all of it.
+Of STARTS starts the fastest counts. Memory is the largest resident set. Other work on the machine adds to
+all of it; CPU seconds are told beside.
 """
 
 from __future__ import annotations
@@ -24,12 +25,13 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from headers import apart, write_sharded
+from headers import apart, write_sharded  # type: ignore[import-not-found]  # beside this file
 
 ROWS, COLUMNS = 40, 120
 NUM_TENSORS = b"91,991"
 QUIET_SECONDS = 0.15
 PATIENCE_SECONDS = 60.0
+STARTS = 5
 TARGETS = {"first paint": "1 s", "key": "50 ms", "memory": "150 MiB"}
 
 
@@ -40,8 +42,7 @@ class Terminal:
         self.began = time.perf_counter()
         self.pid, self.descriptor = pty.fork()
         if self.pid == 0:
-            environment = {**os.environ, "TERM": "xterm-256color", "XDG_STATE_HOME": str(home)}
-            os.execve(argv[0], argv, environment)
+            os.execve(argv[0], argv, environment(home))
         fcntl.ioctl(self.descriptor, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
 
     def wait_for(self, text: bytes) -> float:
@@ -74,6 +75,11 @@ class Terminal:
         line = next(line for line in status.splitlines() if line.startswith("VmHWM"))
         return int(line.split()[1]) * 1024
 
+    def cpu_seconds(self) -> float:
+        """CPU time so far (Linux)."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
     def close(self) -> None:
         """End the command."""
         os.kill(self.pid, signal.SIGKILL)
@@ -84,36 +90,66 @@ class Terminal:
         return bool(select.select([self.descriptor], [], [], seconds)[0])
 
 
+def environment(home: Path) -> dict[str, str]:
+    """The user's, with state of its own and with compiled modules kept, as an installation has them."""
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    own = {
+        "TERM": "xterm-256color",
+        "XDG_STATE_HOME": str(home),
+        "PYTHONPYCACHEPREFIX": str(home / "compiled"),
+    }
+    return {**kept, **own}
+
+
 def percentile(seconds: Iterable[float], share: float) -> float:
     """The value that this share lies at or below."""
     ordered = sorted(seconds)
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
 
-def run(folder: Path, home: Path, keys: int) -> None:
-    """One session: open, walk the table, filter, move the slider."""
+def start(folder: Path, home: Path) -> tuple[Terminal, tuple[float, float, float]]:
+    """Open the checkpoint; seconds until the first paint, CPU seconds by then, seconds until the table."""
     terminal = Terminal([sys.executable, "-m", "ropewalk", "tui", str(folder)], home=home)
+    first = terminal.wait_for(b"Checkpoint")
+    cpu = terminal.cpu_seconds()
+    return terminal, (first, cpu, terminal.wait_for(NUM_TENSORS))
+
+
+def run(folder: Path, home: Path, keys: int) -> None:
+    """Some starts; in the last one walk the table, filter, move the slider."""
+    starts = []
+    for _ in range(STARTS):
+        terminal, seconds = start(folder, home)
+        starts.append(seconds)
+        terminal.close()
+    first, cpu, listed = min(starts)
+    print(f"{'first paint':24} {first:7.2f} s, {cpu:.2f} s of CPU   target {TARGETS['first paint']}")
+    print(f"{'all tensors listed':24} {listed:7.2f} s")
+    terminal, _ = start(folder, home)
     try:
-        print(f"{'first paint':24} {terminal.wait_for(b'Checkpoint'):7.2f} s   target {TARGETS['first paint']}")
-        print(f"{'all tensors listed':24} {terminal.wait_for(NUM_TENSORS):7.2f} s")
-        terminal.settle()
-        kinds = {
-            "a row down": [b"\x1b[B"] * keys,
-            "a page down": [b"\x1b[6~"] * keys,
-            "to the end and back": [b"G", b"g"] * (keys // 2),
-        }
-        for name, pressed in kinds.items():
-            report(name, [terminal.press(key) for key in pressed])
-        terminal.press(b"/")
-        report("filter, letter by letter", [terminal.press(key) for key in letters(keys)])
-        terminal.press(b"\x1b")
-        terminal.press(b"3")
-        terminal.settle()
-        there_and_back = [b"\x1b[C"] * 8 + [b"\x1b[D"] * 8
-        report("slider with a new plan", [terminal.press(key) for key in there_and_back * (keys // 16 + 1)])
+        answer(terminal, keys)
         print(f"{'memory':24} {terminal.peak_bytes() / 2**20:7.1f} MiB target {TARGETS['memory']}")
     finally:
         terminal.close()
+
+
+def answer(terminal: Terminal, keys: int) -> None:
+    """Press keys of each kind."""
+    terminal.settle()
+    kinds = {
+        "a row down": [b"\x1b[B"] * keys,
+        "a page down": [b"\x1b[6~"] * keys,
+        "to the end and back": [b"G", b"g"] * (keys // 2),
+    }
+    for name, pressed in kinds.items():
+        report(name, [terminal.press(key) for key in pressed])
+    terminal.press(b"/")
+    report("filter, letter by letter", [terminal.press(key) for key in letters(keys)])
+    terminal.press(b"\x1b")
+    terminal.press(b"3")
+    terminal.settle()
+    there_and_back = ([b"\x1b[C"] * 8 + [b"\x1b[D"] * 8) * (keys // 16 + 1)
+    report("slider with a new plan", [terminal.press(key) for key in there_and_back[:keys]])
 
 
 def letters(count: int) -> list[bytes]:
@@ -134,6 +170,7 @@ def main(keys: int = 60) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name) / "deepseek-v3"
         apart(lambda: write_sharded(folder, num_shards=163))
+        start(folder, Path(name))[0].close()  # compiles
         run(folder, Path(name), keys)
 
 

@@ -34,7 +34,7 @@ class RopewalkApp(App[None]):
     """Inspect, plan, serve and measure, screen by screen, over one opened checkpoint."""
 
     TITLE = "ropewalk"
-    CSS_PATH = "app.tcss"
+    CSS_PATH = Path(__file__).with_name("app.tcss")
     MODES: ClassVar[dict[str, str | Callable[[], Screen[Any]]]] = {
         place: partial(_screen, place) for _, place, _ in PLACES
     }

@@ -20,14 +20,14 @@ def trained_marks(native_context: int | None, supported_context: int | None) -> 
 
 
 def plan_marks(plan: Plan) -> Iterator[Mark]:
-    """The same, what fits, and where attention comes to outweigh the rest of the work."""
+    """What fits, the same, and where attention comes to outweigh the rest of the work."""
+    longest = plan.fit.max_context_len
+    if longest and longest < _LONGEST:
+        yield Mark(longest, "╂", f"fits {format_tokens_short(longest)}")
     yield from trained_marks(plan.native_context, plan.supported_context)
     crossover = plan.compute.crossover_len if plan.compute else None
     if crossover and crossover < _LONGEST:
         yield Mark(crossover, "×", f"crossover {format_tokens_short(crossover)}")
-    longest = plan.fit.max_context_len
-    if longest and longest < _LONGEST:
-        yield Mark(longest, "╂", f"fits {format_tokens_short(longest)}")
 
 
 def slider_range(marks: Sequence[Mark]) -> tuple[int, int]:

@@ -10,8 +10,8 @@ from typing import Any
 from ropewalk.inspector.tensors import TensorTable
 from ropewalk.report.folding import number_set
 
-Node = dict[str, Any]  # component of a name -> Node, or the row of a tensor
-_ITSELF = ""  # the key of a tensor whose name is also the front of others
+Node = dict[Any, Any]  # component of a name -> Node, or the row of a tensor
+_ITSELF = None  # the key of a tensor whose name is also the front of others: no component, not even ""
 _DEEPEST = 64  # components of a name; what is deeper stays one component
 
 
@@ -85,7 +85,7 @@ class _Folder:
             if not isinstance(below, dict):
                 break
             name, path, node = f"{name}.{part}", f"{path}.{part}", below
-        if len(node) > 1 and all(key.isdecimal() and isinstance(node[key], dict) for key in node):
+        if len(node) > 1 and all(isinstance(node[key], dict) and key.isdecimal() for key in node):
             yield from self._folded(name, path, node)
         else:
             yield self._module(name, path, node, alike=1)
@@ -130,9 +130,10 @@ def _trie(names: Sequence[str]) -> Node:
     known: dict[str, str] = {}
     front, node = "", root
     for row, name in enumerate(names):
-        head, _, last = name.rpartition(".")
-        if head != front:
-            front, node = head, _walk(root, head, known)
+        head, dot, last = name.rpartition(".")
+        if head + dot != front:
+            front = head + dot
+            node = _walk(root, head, known) if dot else root
         place = node.get(last)
         if isinstance(place, dict):
             place[_ITSELF] = row
@@ -143,7 +144,7 @@ def _trie(names: Sequence[str]) -> Node:
 
 def _walk(node: Node, path: str, known: dict[str, str]) -> Node:
     """The node at a path, made where there is none yet."""
-    for part in path.split(".", _DEEPEST) if path else ():
+    for part in path.split(".", _DEEPEST):
         below = node.get(part)
         if not isinstance(below, dict):
             below = node[known.setdefault(part, part)] = {} if below is None else {_ITSELF: below}

@@ -15,7 +15,7 @@ from ropewalk.report.grid import MARKS, PARTIAL, mark_of
 from ropewalk.serving.records import RecallCell
 from ropewalk.tui.runview import ArmView, Key, RunView
 from ropewalk.tui.style import stylesheet
-from ropewalk.units import format_tokens
+from ropewalk.units import format_tokens, format_tokens_short
 
 _LABEL = 9
 _GAP = 2
@@ -180,4 +180,4 @@ class Heatmap(Widget, can_focus=True):
 
 
 def _arm_title(arm: ArmView) -> str:
-    return f"{arm.label} ({arm.context_len:,})" if arm.context_len else arm.label
+    return f"{arm.label} {format_tokens_short(arm.context_len)}" if arm.context_len else arm.label

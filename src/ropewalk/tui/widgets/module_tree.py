@@ -43,13 +43,14 @@ class ModuleTree(Tree[Module]):
 
     def _fill(self, node: TreeNode[Module], *, depth: int) -> None:
         """Make the children of a node; those near the root come unfolded while there are few of them."""
-        if node.data is None or node.children:
+        if node.data is None or node.children or not node.data.children:
             return
         for module in node.data.children:
             child = node.add(Text(clean(module.label)), module, allow_expand=bool(module.children))
             if depth < _UNFOLDED and module.alike == 1 and module.children and len(node.data.children) < 8:
                 self._fill(child, depth=depth + 1)
-        node.expand()
+        if not node.is_expanded:
+            node.expand()
 
     def on_tree_node_expanded(self, event: Tree.NodeExpanded[Module]) -> None:
         """Children are made when they are first looked at."""

@@ -92,9 +92,9 @@ class LogSlider(Widget, can_focus=True):
         self.refresh()
 
     def set_range(self, *, low: float, high: float, marks: Sequence[Mark], limit: float | None) -> None:
-        """Draw another range with its marks, and how far it may go (None: all the way)."""
+        """Draw another range with its marks, the most telling first; ``limit`` None is no limit."""
         self._low, self._high = min(low, self.value), max(high, self.value)
-        self._marks, self._limit = tuple(sorted(marks, key=lambda mark: mark.value)), limit
+        self._marks, self._limit = tuple(marks), limit
         self.refresh()
 
     def render(self) -> Content:
@@ -111,16 +111,15 @@ class LogSlider(Widget, can_focus=True):
         return Content.assemble(f"{low:>{_END_WIDTH - 1}} ", *cells, f" {high}").simplify()
 
     def _names(self) -> Content:
-        """Each under its mark, moved aside where another one is there."""
+        """Each from its mark on, or up to it; the marks that were named first get the room."""
         line = [" "] * (self._width() + 2 * _END_WIDTH)
-        free = 0
         for mark in self._marks:
-            text = f"{mark.symbol} {mark.name}"
-            start = max(_END_WIDTH + self._column(mark.value), free)
-            start = max(min(start, len(line) - len(text)), free)
-            if start + len(text) <= len(line):
-                line[start : start + len(text)] = text
-                free = start + len(text) + 2
+            text, column = f"{mark.symbol} {mark.name}", _END_WIDTH + self._column(mark.value)
+            for start, words in ((column, text), (column - len(text) + 1, f"{mark.name} {mark.symbol}")):
+                around = line[max(0, start - 1) : start + len(words) + 1]
+                if 0 <= start <= len(line) - len(words) and set(around) == {" "}:
+                    line[start : start + len(words)] = words
+                    break
         return Content.styled("".join(line).rstrip() or " ", "$grey")
 
     def _width(self) -> int:
@@ -154,8 +153,8 @@ class LogSlider(Widget, can_focus=True):
     def action_next_mark(self) -> None:
         """Exactly to the next mark, from the last one to the first."""
         if self._marks:
-            beyond = [mark.value for mark in self._marks if mark.value > self.value]
-            self._take(beyond[0] if beyond else self._marks[0].value)
+            values = sorted(mark.value for mark in self._marks)
+            self._take(next((value for value in values if value > self.value), values[0]))
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
         """Take hold of the slider."""
