@@ -76,8 +76,10 @@ def with_devices(build: EngineBuild) -> EngineBuild:
     """
     if build.engine == "vllm":
         return build
-    question = ("-P", "-c", _ASK_EMBEDDED) if build.name == "embedded" else ("--list-devices",)
-    said = _say_once((build.path, *question), Path(build.path).stat().st_mtime_ns)
+    if build.name == "embedded":
+        said = run([build.path, "-P", "-c", _ASK_EMBEDDED]) or ""
+    else:
+        said = run([build.path, "--list-devices"]) or ""
     return replace(build, devices=tuple(re.findall(r"^  (\S.*?): ", said, re.MULTILINE)))
 
 
@@ -114,11 +116,6 @@ def _named(engine: Engine, path: str, origin: str) -> EngineBuild:
 
 def _ask(engine: Engine, program: str) -> EngineBuild | None:
     return _ask_once(engine, program, Path(program).stat().st_mtime_ns)
-
-
-@lru_cache(maxsize=16)
-def _say_once(argv: tuple[str, ...], changed: int) -> str:
-    return run(list(argv)) or ""
 
 
 @lru_cache(maxsize=16)
