@@ -65,7 +65,7 @@ def leave_running(server: RunningServer) -> DetachedServer:
         command=command_of(server.spec),
         context_len=server.report.context_len,
         log_path=str(server.log_path.absolute()),
-        started=datetime.now(UTC).isoformat(timespec="seconds"),
+        started=datetime.now(UTC).isoformat(timespec="milliseconds"),
     )
     path = _path(record)
     path.parent.mkdir(parents=True, exist_ok=True)
