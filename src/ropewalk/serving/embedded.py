@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ropewalk.serving.embedded_flags import FlagError, Setting, parse
+from ropewalk.serving.enginelog import wait_until_written
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -25,7 +26,7 @@ def main(arguments: Sequence[str]) -> int:
         return 1
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_DFL)  # a model half loaded holds nothing worth saving
-    server = _start(settings)
+    server = start(parameters_of(settings))
     if server is None:
         return 1
     stop = threading.Event()
@@ -36,13 +37,14 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _start(settings: Sequence[Setting]) -> Any:
+def start(parameters: Any) -> Any:
     """The running server, or None after the engine has logged why there is none."""
     import xllamacpp
 
     try:
-        return xllamacpp.Server(parameters_of(settings))
-    except RuntimeError:  # "Failed to init server": the reason is in the lines before
+        return xllamacpp.Server(parameters)
+    except RuntimeError:  # "Failed to init server": the reason is in its log
+        wait_until_written()
         return None
 
 

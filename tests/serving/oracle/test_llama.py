@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import socket
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ from tests.serving.oracle.models import FAMILIES
 
 from ropewalk.core import plan
 from ropewalk.planner.records import Plan
+from ropewalk.serving.engines.llama_server import DEFAULT_PORT
 from ropewalk.serving.here import look_here
 from ropewalk.serving.oracle import confirm_plan
 from ropewalk.serving.records import EngineBuild
@@ -49,6 +52,16 @@ def test_nothing_is_allocated_however_long_the_context(embedded: EngineBuild, sm
     cache = after.memory.term("kv_cache")
     assert cache is not None
     assert (cache.bytes, cache.basis) == (92_160_000_000, "oracle")  # 86 GiB
+
+
+def test_a_planned_port_that_is_taken_is_no_hindrance(embedded: EngineBuild, smollm2: Path) -> None:
+    with socket.socket() as taken:
+        with contextlib.suppress(OSError):  # taken by somebody else is as good
+            taken.bind(("127.0.0.1", DEFAULT_PORT))
+            taken.listen()
+        after = plan(smollm2, context_len=512, confirm=True)
+    assert after.launch is not None
+    assert after.launch.confirmed_by == "engine"
 
 
 def test_the_engines_refusal_is_its_own_words(embedded: EngineBuild, smollm2: Path) -> None:

@@ -9,10 +9,10 @@ from ropewalk.planner.records import Plan
 from ropewalk.serving.engines import llama_log
 from ropewalk.serving.engines.llama_server import without_override
 from ropewalk.serving.oracle.answer import EngineAnswer
-from ropewalk.serving.oracle.llama_child import NO_PROJECTOR
 from ropewalk.serving.records import LaunchSpec
 from ropewalk.serving.report import term_of
 
+NO_PROJECTOR = "/dev/null/ropewalk-asks-for-no-projector"
 _SECONDS = 120.0  # 0.3 s for 135M parameters; a vocabulary of 262,144 takes longest
 _TERMS = ("kv_cache", "state", "output_buffer", "compute_buffer")
 

@@ -8,32 +8,30 @@ looked for in between (tools/server/server-context.cpp, load_model), and ends it
 
 from __future__ import annotations
 
-import contextlib
 import sys
 from collections.abc import Sequence
 
-from ropewalk.serving.embedded import parameters_of
+from ropewalk.serving.embedded import parameters_of, start
 from ropewalk.serving.embedded_flags import FlagError, parse
+from ropewalk.serving.oracle.llama import NO_PROJECTOR
 
-NO_PROJECTOR = "/dev/null/ropewalk-asks-for-no-projector"
+_ANY_PORT = 0  # the planned one may be taken, by the very server that is asked about
 _NO_READING = 0  # llama_load_mode none: nothing is mapped, so nothing is checked against the file's length
 
 
 def main(arguments: Sequence[str]) -> int:
     """Have the sizes printed. Returns 1, since no server comes of it."""
-    import xllamacpp
-
     try:
         parameters = parameters_of(parse(arguments))
     except FlagError as error:
         print(error, file=sys.stderr)  # noqa: T201 - what llama-server itself would print
         return 1
+    parameters.port = _ANY_PORT
     parameters.no_alloc = True
     parameters.warmup = False
     parameters.load_mode = _NO_READING
     parameters.mmproj.path = NO_PROJECTOR
-    with contextlib.suppress(RuntimeError):  # "Failed to init server": as meant, or for a reason before
-        xllamacpp.Server(parameters)
+    start(parameters)  # fails, as meant or for a reason before
     return 1
 
 
