@@ -26,6 +26,12 @@ class PlanRequest:
     ``context_checkpoints`` are llama-server's, which the planned command switches off unless asked for;
     ``gpu_layers`` None puts all layers on the GPU where one is planned for. ``mtp`` drafts with the
     checkpoint's own MTP layers.
+
+    Ranks are counted as vLLM counts them: shards of a stage next to each other, then stages, then
+    replicas. They lie on ``nodes`` machines with ``gpus_per_node`` devices each, None for as many as it
+    takes. ``node_memory_bytes`` is the budget per device of each node where they differ, empty for
+    ``memory_bytes`` everywhere; ``layer_partition`` the blocks of each stage, empty for the engine's own
+    cut. ``tensor_split`` (shares of the devices) and ``rpc_servers`` (``host:port``) are llama-server's.
     """
 
     context_len: int
@@ -50,6 +56,15 @@ class PlanRequest:
     cache_ram_bytes: int = 0
     context_checkpoints: int = 0
     mtp: bool = False
+    data_parallel: int = 1
+    expert_parallel: bool = False
+    decode_context_parallel: int = 1
+    nodes: int = 1
+    gpus_per_node: int | None = None
+    node_memory_bytes: tuple[int, ...] = ()
+    layer_partition: tuple[int, ...] = ()
+    tensor_split: tuple[float, ...] = ()
+    rpc_servers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,10 +126,33 @@ class KvCache:
 
 
 @dataclass(frozen=True, slots=True)
+class RankPlace:
+    """Where a rank stands and what it alone holds.
+
+    ``node``, ``replica``, ``stage`` and ``shard`` count from 0. ``experts`` is the half-open range of
+    routed experts where they are spread over ranks, None where each rank has a slice of all.
+    ``budget_bytes`` is what the engine may use there, ``blocks`` what that leaves room for (None without
+    a budget); all ranks of a replica serve with the fewest blocks, those of the ``tightest``.
+    """
+
+    node: int
+    replica: int = 0
+    stage: int = 0
+    shard: int = 0
+    embedding: bool = False
+    head: bool = False
+    experts: tuple[int, int] | None = None
+    budget_bytes: int | None = None
+    blocks: int | None = None
+    tightest: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class DeviceShare:
     """What one device holds. ``layers`` is the half-open range ``[first, last)`` of blocks on it.
 
-    ``kv_bytes`` are all its caches and states; ``high_bytes`` is what ``fits`` is judged by.
+    ``kv_bytes`` are all its caches and states; ``high_bytes`` is what ``fits`` is judged by. ``place`` is
+    set where there are several ranks.
     """
 
     device: str
@@ -124,6 +162,7 @@ class DeviceShare:
     fits: bool | None
     layers: tuple[int, int]
     high_bytes: int | None = None
+    place: RankPlace | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,8 +277,27 @@ class Compute:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeLaunch:
+    """What one machine of a group starts; node 0 is the one that serves.
+
+    ``address`` is the machine's own as the others reach it. ``argv`` are the arguments after the program
+    (``program`` is its name as typed there), ``env`` what is added to the environment.
+    """
+
+    node: int
+    address: str
+    program: str
+    argv: tuple[str, ...]
+    env: dict[str, str]
+    command: str
+
+
+@dataclass(frozen=True, slots=True)
 class Launch:
-    """The exact command: ``argv`` without a shell, ``env`` what is added to the environment."""
+    """The exact command: ``argv`` without a shell, ``env`` what is added to the environment.
+
+    Where several machines serve together ``nodes`` has the command of each, and ``argv`` is node 0's.
+    """
 
     engine: str
     engine_version: str | None
@@ -247,6 +305,7 @@ class Launch:
     env: dict[str, str]
     command: str
     confirmed_by: Literal["engine", "rules"]
+    nodes: tuple[NodeLaunch, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

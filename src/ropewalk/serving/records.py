@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ropewalk.findings import Finding
-from ropewalk.planner.records import Launch, PromptWork, RopeDecision
+from ropewalk.planner.records import Launch, NodeLaunch, PromptWork, RopeDecision
 
 Outcome = Literal[
     "hit",  # the right value, and no other candidate
@@ -46,7 +46,8 @@ class LaunchSpec:
     spelling; the embedded engine reads the same ones. ``host`` and ``port`` are part of ``argv`` too.
     ``served_context_len`` is the context per sequence that the server must report (planned length as
     the engine pads it). ``override_context_len`` lifts the checkpoint's own limit to this length
-    without scaling (``--override-kv``, or a patched temporary copy for the embedded engine).
+    without scaling (``--override-kv``, or a patched temporary copy for the embedded engine). ``nodes`` has
+    what each machine starts where several serve together; ``argv`` and ``env`` are then node 0's.
     """
 
     build: EngineBuild
@@ -59,6 +60,7 @@ class LaunchSpec:
     served_context_len: int
     num_sequences: int
     override_context_len: int | None = None
+    nodes: tuple[NodeLaunch, ...] = ()
     schema: str = "ropewalk.launch/1"
 
 
