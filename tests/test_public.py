@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from tests.cli import records
+from tests.lab import tiny
 
 import ropewalk
 from ropewalk import core
@@ -57,8 +58,8 @@ def test_a_type_checker_sees_the_same_names() -> None:
     assert seen == homes
 
 
-def test_the_five_functions_are_the_cores() -> None:
-    for name in ("inspect", "plan", "check", "serve", "measure"):
+def test_the_six_functions_are_the_cores() -> None:
+    for name in ("inspect", "plan", "check", "serve", "measure", "attend"):
         assert getattr(ropewalk, name) is getattr(core, name)
 
 
@@ -107,6 +108,25 @@ def test_check_takes_words_or_one_string(tmp_path: Path) -> None:
     assert "checkpoint_not_read" in [finding.code for finding in unread.findings]
 
 
+def test_attention_without_its_extra_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(ropewalk.EngineMissingError, match=r'pip install "ropewalk\[lab\]"') as caught:
+        ropewalk.attend("model", prompt="The cat sat.")
+    assert (caught.value.code, caught.value.where) == ("extra_missing", {"module": "torch"})
+
+
+def test_attention_from_python_is_the_record_and_shows_as_its_page(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    folder = tiny.write(tmp_path / "tiny-llama", tiny.LLAMA)
+    seen = ropewalk.attend(folder, tokens=tiny.TOKENS, layer=1, head=3)
+    assert (seen.ok, seen.layer, seen.head, seen.kv_head) == (True, 1, 3, 1)
+    assert "layer 1, head 3" in record_html(seen)
+    with pytest.raises(ropewalk.UsageError, match="and not both"):
+        ropewalk.attend(folder)
+    with pytest.raises(ropewalk.UsageError, match="and not both"):
+        ropewalk.attend(folder, prompt="a", tokens=tiny.TOKENS)
+
+
 def test_rope_without_a_length_is_at_the_trained_one(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps(CONFIG))
     assert core.rope(tmp_path).context_len == 32768
@@ -136,7 +156,7 @@ def test_a_record_shows_as_its_page(record: Any, shown: str) -> None:
 
 def test_every_page_belongs_to_a_public_record_and_every_result_has_one() -> None:
     assert set(PAGES) == set(ropewalk._RESULTS.values()) <= set(ropewalk.__all__)
-    assert set(ropewalk._RESULTS) == {"inspect", "plan", "check", "measure"}
+    assert set(ropewalk._RESULTS) == {"inspect", "plan", "check", "measure", "attend"}
     for function, record in ropewalk._RESULTS.items():
         assert signature(getattr(core, function)).return_annotation == record
 

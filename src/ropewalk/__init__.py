@@ -6,7 +6,7 @@
     plan = ropewalk.plan(inspection, context_len=131072, memory_bytes=48 * 1024**3)
     print(plan.rope.reason, plan.fit.fits, plan.launch.command)
 
-Five functions, the records that they take and give, and the errors that they raise; everything is imported
+Six functions, the records that they take and give, and the errors that they raise; everything is imported
 when it is first asked for. In a notebook the records show as pages.
 """
 
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from ropewalk._version import __version__
 
 if TYPE_CHECKING:
-    from ropewalk.core import check, inspect, measure, plan, serve
+    from ropewalk.core import attend, check, inspect, measure, plan, serve
     from ropewalk.errors import (
         CheckpointError,
         CheckpointMissingError,
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     )
     from ropewalk.findings import Finding
     from ropewalk.inspector.records import Fact, Inspection, LayerGroup
+    from ropewalk.lab.records import Attention
     from ropewalk.planner.records import Fit, Memory, MemoryTerm, Plan, PlanRequest, RopeDecision
     from ropewalk.serving.check.records import CheckResult
     from ropewalk.serving.preflight import PreflightError
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ArmResult",
+    "Attention",
     "CheckResult",
     "CheckpointError",
     "CheckpointMissingError",
@@ -72,6 +74,7 @@ __all__ = [
     "Service",
     "UsageError",
     "__version__",
+    "attend",
     "check",
     "inspect",
     "measure",
@@ -80,11 +83,12 @@ __all__ = [
 ]
 
 _HOMES = {
-    "core": "check inspect measure plan serve",
+    "core": "attend check inspect measure plan serve",
     "errors": "CheckpointError CheckpointMissingError EngineError EngineFailedError EngineMissingError "
     "EngineTimeoutError HubError RopewalkError RunStoreError UsageError",
     "findings": "Finding",
     "inspector.records": "Fact Inspection LayerGroup",
+    "lab.records": "Attention",
     "planner.records": "Fit Memory MemoryTerm Plan PlanRequest RopeDecision",
     "serving.check.records": "CheckResult",
     "serving.preflight": "PreflightError",
@@ -94,7 +98,13 @@ _HOMES = {
 }
 
 # What a function gives back; these records show as pages in a notebook.
-_RESULTS = {"inspect": "Inspection", "plan": "Plan", "check": "CheckResult", "measure": "Measurement"}
+_RESULTS = {
+    "inspect": "Inspection",
+    "plan": "Plan",
+    "check": "CheckResult",
+    "measure": "Measurement",
+    "attend": "Attention",
+}
 
 
 if not TYPE_CHECKING:  # to a type checker it would mean that every name exists

@@ -11,10 +11,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ropewalk.errors import UsageError
+from ropewalk.errors import EngineMissingError, UsageError
 
 if TYPE_CHECKING:
     from ropewalk.inspector.records import Checkpoint, Inspection
+    from ropewalk.lab.records import Attention, Kernels
     from ropewalk.planner.machine import Machine
     from ropewalk.planner.records import Engine, Plan
     from ropewalk.planner.rope.table import RopeTable
@@ -229,6 +230,51 @@ def measure(
         )
 
 
+def attend(
+    source: Source,
+    *,
+    prompt: str | None = None,
+    tokens: Sequence[int] = (),
+    layer: int = 0,
+    head: int = 0,
+    logits: bool = True,
+    memory_bytes: int | None = None,
+) -> Attention:
+    """Compute one head's attention over a short prompt by hand, and hold it against eager and sdpa.
+
+    ``source`` is a safetensors folder; a text is read by its own tokenizer, ``tokens`` are ids instead. Needs
+    the extra ``lab``; see :func:`ropewalk.lab.attention.attend`. Raises :class:`EngineMissingError` without
+    it, :class:`CheckpointError`, and :class:`UsageError` for a layer or head that is not there, a layout that
+    is not covered, and (``does_not_fit``) a prompt whose squares would not fit.
+    """
+    _require_torch()
+    if (prompt is None) == (not tokens):
+        raise UsageError("a prompt or token ids are needed, and not both", where={"field": "prompt"})
+    from ropewalk.lab.attention import attend as attend_
+
+    return attend_(
+        os.fspath(source),
+        prompt=prompt,
+        tokens=tokens,
+        layer=layer,
+        head=head,
+        logits=logits,
+        memory_bytes=memory_bytes,
+    )
+
+
+def time_kernels(source: Source | Inspection, *, up_to: int, device: str | None = None) -> Kernels:
+    """Time eager attention against sdpa over doubling lengths, with the heads of a checkpoint.
+
+    No weight is read. Needs the extra ``lab``; see :func:`ropewalk.lab.timing.time_kernels`. Raises as
+    :func:`attend` does.
+    """
+    _require_torch()
+    from ropewalk.lab.timing import time_kernels as time_kernels_
+
+    return time_kernels_(_inspection(source), up_to=up_to, device=device)
+
+
 def doctor() -> Doctor:
     """What this machine can serve: engines with their versions, how to get the others, devices, memory."""
     from ropewalk.serving.doctor import examine
@@ -243,3 +289,14 @@ def default_engine(inspection: Inspection) -> Engine:
 
 def _inspection(source: Source | Inspection) -> Inspection:
     return inspect(source) if isinstance(source, str | os.PathLike) else source
+
+
+def _require_torch() -> None:
+    try:
+        import torch  # noqa: F401
+    except ModuleNotFoundError as error:
+        raise EngineMissingError(
+            'attention is computed with torch: pip install "ropewalk[lab]"',
+            code="extra_missing",
+            where={"module": "torch"},
+        ) from error

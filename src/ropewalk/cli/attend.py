@@ -10,7 +10,7 @@ from ropewalk import core
 from ropewalk.cli import output
 from ropewalk.cli.command import Command, checkpoint_argument, json_option, option
 from ropewalk.cli.params import FILE, SIZE, TOKENS, ListType
-from ropewalk.errors import EngineMissingError, UsageError
+from ropewalk.errors import UsageError
 
 _HEAD, _KERNELS = "One head", "Kernels"
 _UP_TO = 4096
@@ -82,7 +82,6 @@ def command(
     the squares of the prompt do not fit. CHECKPOINT is a safetensors folder on this machine; --kernels takes
     any.
     """
-    _require_torch()
     if kernels:
         if prompt is not None or tokens or layer is not None or head is not None or html:
             raise UsageError(
@@ -93,9 +92,7 @@ def command(
         raise UsageError("give --prompt or --tokens, or --kernels")
     if up_to is not None or device is not None:
         raise UsageError("--up-to and --device belong to --kernels")
-    from ropewalk.lab.attention import attend
-
-    seen = attend(
+    seen = core.attend(
         checkpoint, prompt=prompt, tokens=tokens or (), layer=layer or 0, head=head or 0, logits=logits,
         memory_bytes=memory_bytes,
     )  # fmt: skip
@@ -113,9 +110,7 @@ def command(
 
 
 def _kernels(checkpoint: str, up_to: int, device: str | None, as_json: bool) -> int:
-    from ropewalk.lab.timing import time_kernels
-
-    timed = time_kernels(core.inspect(checkpoint), up_to=up_to, device=device)
+    timed = core.time_kernels(checkpoint, up_to=up_to, device=device)
     if as_json:
         output.document(timed)
     else:
@@ -123,14 +118,3 @@ def _kernels(checkpoint: str, up_to: int, device: str | None, as_json: bool) -> 
 
         output.page(kernels_page(timed))
     return 0
-
-
-def _require_torch() -> None:
-    try:
-        import torch  # noqa: F401
-    except ModuleNotFoundError as error:
-        raise EngineMissingError(
-            '`ropewalk attend` needs torch: pip install "ropewalk[lab]"',
-            code="extra_missing",
-            where={"module": "torch"},
-        ) from error

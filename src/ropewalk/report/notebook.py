@@ -58,9 +58,16 @@ def _measurement(record: Any) -> RenderableType:
     return measurement_page(record)
 
 
+def _attention(record: Any) -> RenderableType:
+    from ropewalk.report.attention import attention_page
+
+    return attention_page(record)
+
+
 PAGES: dict[str, Callable[[Any], RenderableType]] = {
     "Inspection": _inspection,
     "Plan": _plan,
     "CheckResult": _check,
     "Measurement": _measurement,
+    "Attention": _attention,
 }
