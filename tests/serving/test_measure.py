@@ -333,6 +333,16 @@ def test_a_time_budget_fixes_the_grid_before_the_first_question(bench: Bench) ->
     assert any(finding.code == "grid_chosen" and finding.severity == "warning" for finding in run.findings)
 
 
+def test_a_time_budget_counts_what_the_unscaled_arm_is_asked_and_no_more(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three arms at 400, 700 and 12,000 tokens: the unscaled one is asked at the last alone."""
+    asked: list[list[int]] = []
+    monkeypatch.setattr("ropewalk.serving.arm_run.within_minutes", _spy(asked))
+    bench.measure(replace(SMALL, lengths=(400, 700, 12000), minutes=1.0))
+    assert asked == [[400, 700, 400, 700, 12000, 12000]]
+
+
 def test_the_record_is_the_same_after_json(bench: Bench) -> None:
     run = bench.measure()
     assert jsonio.loads(Measurement, jsonio.dumps(run)) == run
@@ -361,6 +371,14 @@ def test_no_arm_is_no_run(bench: Bench) -> None:
     with pytest.raises(UsageError, match="no arm"):
         bench.measure(arms=())
     assert bench.store.runs() == ()
+
+
+def _spy(asked: list[list[int]]) -> Any:
+    def choose(settings: MeasureSettings, of: Any, pace: Any) -> MeasureSettings:
+        asked.append(list(of(settings.lengths)))
+        return replace(settings, minutes=None)
+
+    return choose
 
 
 def _stop_after(count: int) -> Any:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -85,6 +86,11 @@ def test_pace_of_a_plan_without_compute_is_linear() -> None:
     assert pace.seconds(0, 5000) == 10.0
 
 
+def two_arms(lengths: Sequence[int]) -> list[int]:
+    """Served with contexts of 8,192 and 12,288."""
+    return [*(length for length in lengths if length <= 8175), *lengths]
+
+
 @pytest.mark.parametrize(
     ("minutes", "lengths", "rounds"),
     [
@@ -100,8 +106,8 @@ def test_a_time_budget_buys_lengths_then_trials(
 ) -> None:
     pace = Pace()
     pace.seen(0, 1000, 10.0)
-    settings = MeasureSettings(minutes=minutes)
-    chosen = within_minutes(settings, [8192, 12288], pace)
+    settings = MeasureSettings(minutes=minutes, lengths=(2048, 8175, 12271))
+    chosen = within_minutes(settings, two_arms, pace)
     assert (chosen.lengths, chosen.trials, chosen.minutes) == (lengths, rounds, None)
 
 

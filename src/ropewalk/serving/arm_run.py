@@ -173,8 +173,7 @@ class ArmRun:
         session = self.session
         if session.settings.minutes is None:
             return
-        contexts = [arm.plan.context_len for arm in session.arms]
-        chosen = within_minutes(session.settings, contexts, session.pace)
+        chosen = within_minutes(session.settings, session.asked, session.pace)
         message = f"lengths and trials were chosen for about {session.settings.minutes:g} minutes"
         left_out = sorted(set(session.lengths) - set(chosen.lengths or ()))
         where = {"minutes": session.settings.minutes, "lengths_left_out": left_out}

@@ -56,6 +56,16 @@ class Session:
         """The prompt lengths that this arm is asked at."""
         return own_lengths(arm, self.arms, self.lengths)
 
+    def served(self, arm: Arm, lengths: Sequence[int]) -> list[int]:
+        """Of a grid's lengths, those that this arm will answer: none of one that is refused or has ended."""
+        if arm.name in self.ended or arm.plan.rope.decision == "refuse":
+            return []
+        return served(own_lengths(arm, self.arms, lengths), arm.plan.context_len, self.settings)
+
+    def asked(self, lengths: Sequence[int]) -> list[int]:
+        """The prompts of one haystack per length that such a grid comes to, over all arms."""
+        return [length for arm in self.arms for length in self.served(arm, lengths)]
+
     def note(self, *findings: Finding, **changes: Any) -> None:
         """Change the run's own record, and store it."""
         self.frame = replace(self.frame, findings=(*self.frame.findings, *findings), **changes)
@@ -95,10 +105,7 @@ class Session:
         return Progress(done, done + sum(step.tokens for step in steps), left if self.pace.is_known else None)
 
     def _open(self, arm: Arm) -> Iterable[Step]:
-        if arm.name in self.ended or arm.plan.rope.decision == "refuse":
-            return ()
-        lengths = served(self.lengths_of(arm), arm.plan.context_len, self.settings)
-        return open_steps(self.settings, lengths, self.trials[arm.name])
+        return open_steps(self.settings, self.served(arm, self.lengths), self.trials[arm.name])
 
 
 def settings_data(settings: MeasureSettings, *, arms: Sequence[str]) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -78,33 +78,29 @@ def default_lengths(contexts: Iterable[int], *, answer_tokens: int) -> tuple[int
     return tuple(sorted({min(BASE_LEN, (longest[0] + answer_tokens + 1) // 4), *longest}))
 
 
-def within_minutes(settings: MeasureSettings, contexts: Sequence[int], pace: Pace) -> MeasureSettings:
+Asked = Callable[[Sequence[int]], Sequence[int]]  # a grid's lengths to those that all arms are asked at
+
+
+def within_minutes(settings: MeasureSettings, asked: Asked, pace: Pace) -> MeasureSettings:
     """Settings whose grid takes about ``minutes``: the short length, then the longest, then the others.
 
     What is left over goes into trials. The short length is kept whatever it costs. ``minutes`` is None in
     the result: the choice is made.
     """
+    assert settings.lengths  # noqa: S101 - fixed when the session began
     seconds = (settings.minutes or 0) * 60
-    shortest, *others = settings.lengths or default_lengths(contexts, answer_tokens=settings.longest_answer)
-    chosen = [shortest]
+    shortest, *others = settings.lengths
+    chosen: tuple[int, ...] = (shortest,)
     for length in reversed(others):
-        if _round_seconds([*chosen, length], settings, contexts, pace) <= seconds:
-            chosen.append(length)
-    rounds = int(seconds / max(_round_seconds(chosen, settings, contexts, pace), 1e-3))
+        longer = tuple(sorted((*chosen, length)))
+        if round_seconds(asked(longer), settings, pace) <= seconds:
+            chosen = longer
+    rounds = int(seconds / max(round_seconds(asked(chosen), settings, pace), 1e-3))
     most = max(1, SPRT_CAP // len(settings.depths))
-    trials = min(max(rounds, 1), most)
-    return replace(settings, lengths=tuple(sorted(chosen)), trials=trials, minutes=None)
+    return replace(settings, lengths=chosen, trials=min(max(rounds, 1), most), minutes=None)
 
 
-def _round_seconds(
-    lengths: Sequence[int], settings: MeasureSettings, contexts: Sequence[int], pace: Pace
-) -> float:
-    """One trial per cell in every arm that serves the length."""
-    served = [
-        length
-        for context in contexts
-        for length in lengths
-        if length <= longest_prompt(context, answer_tokens=settings.longest_answer)
-    ]
+def round_seconds(asked: Sequence[int], settings: MeasureSettings, pace: Pace) -> float:
+    """One haystack at each of these lengths: the long part evaluated once, then every depth's question."""
     more = (len(settings.depths) - 1) * pace.question_seconds
-    return sum(pace.seconds(0, length) + more for length in served) * len(settings.tasks)
+    return sum(pace.seconds(0, length) + more for length in asked) * len(settings.tasks)
