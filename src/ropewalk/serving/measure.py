@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -59,10 +59,65 @@ def run_measurement(
     fails ends its arm with a finding. Raises :class:`UsageError` for settings that cannot be measured and
     for a run that is of other weights or another engine, :class:`RunStoreError`.
     """
+    here = here_for(build)
+    begun = begin(
+        inspection,
+        model=model,
+        here=here,
+        context_len=context_len,
+        arms=arms,
+        settings=settings,
+        store=store,
+        resume=resume,
+    )
+    planned = begun.arms
+    session = Session(
+        frame=begun.frame,
+        settings=begun.settings,
+        inspection=inspection,
+        model=model,
+        build=build,
+        arms=planned,
+        store=store,
+        emit=on_event or _ignore,
+        pace=pace_of(planned[0].plan.compute, context_len=planned[0].plan.context_len),
+        trials=_by_arm(planned, store.trials(begun.frame.run_id)),
+    )
+    if resume is None:
+        session.note(*_thread_findings(begun.frame, begun.settings))
+    measurement = _measure(session, start)
+    _calibrate(session, measurement, here)
+    session.emit(RunEnded(measurement))
+    return measurement
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A run in the store, new or resumed: its record so far, the whole grid, the arms that differ."""
+
+    frame: Measurement
+    settings: MeasureSettings
+    arms: tuple[Arm, ...]
+
+
+def begin(
+    inspection: Inspection,
+    *,
+    model: str,
+    here: Here,
+    context_len: int,
+    arms: Sequence[str],
+    settings: MeasureSettings,
+    store: RunStore,
+    resume: str | None,
+) -> Begun:
+    """Put a new run into the store, or take up the one that ``resume`` names, as it was asked for then.
+
+    ``here`` is what the arms are planned for. Raises as :func:`run_measurement` does.
+    """
     frame = store.frame(resume) if resume else None
     if frame:
         settings, arms, context_len = _settings_of(frame), frame.settings["arms"], frame.target_len
-    here = here_for(build)
     if not arms:
         raise UsageError("there is no arm to measure", where={"field": "arms"})
     planned, doubles = distinct(
@@ -72,26 +127,10 @@ def run_measurement(
     weights = fingerprint(model, inspection.checkpoint.files)
     if frame is None:
         frame = _new_frame(inspection, planned, context_len=context_len, weights=weights, settings=settings)
-        notes = (*(_double_finding(*double) for double in doubles), *_thread_findings(frame, settings))
-        frame = replace(frame, findings=notes)
+        frame = replace(frame, findings=tuple(_double_finding(*double) for double in doubles))
         store.create(frame)
     _require_same_weights(frame, weights)
-    session = Session(
-        frame=frame,
-        settings=settings,
-        inspection=inspection,
-        model=model,
-        build=build,
-        arms=tuple(planned),
-        store=store,
-        emit=on_event or _ignore,
-        pace=pace_of(planned[0].plan.compute, context_len=planned[0].plan.context_len),
-        trials=_by_arm(planned, store.trials(frame.run_id)),
-    )
-    measurement = _measure(session, start)
-    _calibrate(session, measurement, here)
-    session.emit(RunEnded(measurement))
-    return measurement
+    return Begun(frame, settings, tuple(planned))
 
 
 def _measure(session: Session, start: StartServer) -> Measurement:
