@@ -162,9 +162,39 @@ def test_latent_attention_within_bounds(heads: int, flash: bool, n_ctx: int, mib
     group = replace(deepseek_v3().layers[0], num_attention_heads=heads)
     shape = replace(shape_of(deepseek_v3()), layers=(group,), num_attention_heads=heads)
     found = buffer(shape, n_ctx, flash=flash)
-    assert found.low <= mib * MIB <= found.high
+    assert found.low <= mib * MIB <= found.high + 0.005 * MIB
     if heads == 128:  # with fewer heads the experts' upper bound is what counts
-        assert found.bytes == pytest.approx(mib * MIB, rel=0.01)
+        assert found.bytes == pytest.approx(mib * MIB, abs=0.005 * MIB)
+
+
+@pytest.mark.parametrize(
+    ("latent", "rotary", "nope", "heads", "hidden", "numbers"),
+    [
+        (512, 64, 128, 128, 7168, 207_872),
+        (512, 64, 192, 128, 7168, 216_064),
+        (512, 64, 128, 64, 7168, 117_760),
+        (512, 64, 128, 40, 5120, 76_800),
+        (512, 64, 128, 16, 7168, 53_248),
+        (256, 32, 64, 128, 5120, 107_520),
+        (256, 32, 64, 16, 5120, 29_696),
+        (128, 64, 128, 16, 512, 8_704),
+        (512, 64, 64, 16, 512, 23_040),
+    ],
+)
+def test_latent_attention_of_other_widths(
+    latent: int, rotary: int, nope: int, heads: int, hidden: int, numbers: int
+) -> None:
+    """llama.cpp b11549, asked without allocating; three layers, a feed-forward of 64, 4,096 cells."""
+    group = LayerGroup("latent", 3, (0, 1, 2), heads, 1, latent + rotary, 0)
+    model = inspection(
+        (group,), hidden=hidden, inner=64, vocab=64, heads=heads, kv_lora_rank=latent,
+        qk_nope_head_dim=nope, qk_rope_head_dim=rotary, v_head_dim=nope,
+    )  # fmt: skip
+    said = 2 * 512 * 4096 + 512 * (4 * numbers + 20) + 32
+    found = buffer(shape_of(model), 4096)
+    assert found.low <= said <= found.high
+    if (latent, heads) == (512, 128):
+        assert found.high == said
 
 
 def test_latent_scores_are_not_divided_among_devices() -> None:

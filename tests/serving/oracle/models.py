@@ -117,18 +117,21 @@ def mamba(path: Path) -> Path:
 
 
 def deepseek2(path: Path) -> Path:
-    """Latent attention: one row of 128 + 64 values per token for keys and values."""
+    """Latent attention: one row of 128 + 64 values per token for keys and values.
+
+    Three layers: of two, the last computes few rows, and the allocator overlays more.
+    """
     latent, rotary, heads = 128, 64, 4
-    keys = _dims(512, 2, 1024, heads, 1, latent + rotary) | {"attention__value_length": latent}
+    keys = _dims(512, 3, 1024, heads, 1, latent + rotary) | {"attention__value_length": latent}
     model = _Model(
         "deepseek2", **keys, rope__dimension_count=rotary, attention__kv_lora_rank=latent,
         attention__q_lora_rank=256,
-        attention__key_length_mla=128 + rotary, attention__value_length_mla=128, leading_dense_block_count=2,
+        attention__key_length_mla=128 + rotary, attention__value_length_mla=128, leading_dense_block_count=3,
         expert_count=0, expert_used_count=0, expert_feed_forward_length=256, expert_shared_count=1,
         expert_weights_scale=1.0,
     )  # fmt: skip
     model.add({"token_embd": (VOCAB, 512), "output_norm": (512,), "output": (VOCAB, 512)})
-    for layer in range(2):
+    for layer in range(3):
         prefix = f"blk.{layer}"
         model.add({f"{prefix}.attn_norm": (512,), f"{prefix}.attn_q_a": (256, 512)})
         model.add({f"{prefix}.attn_q_a_norm": (256,), f"{prefix}.attn_q_b": (heads * (128 + rotary), 256)})

@@ -49,13 +49,8 @@ _GPU_PROCESS = (139_586_437, 268_435_456, 590_558_003)
 
 
 def types_of(shape: ModelShape, request: PlanRequest, machine: Machine) -> tuple[CacheType, CacheType]:
-    """The cache types of keys and values; ``auto`` is f16. Raises :class:`UsageError`.
-
-    Latent attention keeps one row for both, so the values' type follows the keys'.
-    """
-    key = "f16" if request.cache_type_k == "auto" else request.cache_type_k
-    follows = key if _latent(shape) else "f16"
-    value = follows if request.cache_type_v == "auto" else request.cache_type_v
+    """The cache types of keys and values; ``auto`` is f16. Raises :class:`UsageError`."""
+    key, value = ("f16" if name == "auto" else name for name in (request.cache_type_k, request.cache_type_v))
     return (
         find_cache_type(CACHE_TYPES, key, engine="llama-server"),
         find_cache_type(CACHE_TYPES, value, engine="llama-server"),
@@ -269,11 +264,12 @@ def findings(shape: ModelShape, request: PlanRequest, machine: Machine) -> list[
             Finding(
                 "cache_types_must_match",
                 "error",
-                f"latent attention keeps one row for keys and values: not {key.name} and {value.name}",
+                f"latent attention keeps one row for keys and values, so both need one type: not {key.name} and "
+                f"{value.name}",
                 {"flag": "--cache-type-v", "k": key.name, "v": value.name},
             )
         )
-    if value.quantised and request.flash_attn == "off" and not _latent(shape):
+    if value.quantised and request.flash_attn == "off":
         found.append(
             Finding(
                 "cache_type_needs_flash_attention",
