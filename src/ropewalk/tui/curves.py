@@ -12,7 +12,7 @@ from ropewalk.serving.records import SpeedPoint
 from ropewalk.tui.plotting import Level, Series, axis_over
 from ropewalk.tui.runview import ArmView, RunView
 from ropewalk.tui.widgets.plot import Figure
-from ropewalk.units import GIB, MIB, format_bytes, format_seconds, format_tokens_short
+from ropewalk.units import GIB, KIB, MIB, format_bytes, format_tokens_short
 
 _STYLES = ("$blue", "$orange", "$green", "$purple", "$yellow")
 _SYMBOLS = ("●", "▲", "■", "◆", "×")
@@ -72,10 +72,10 @@ def prefill_figure(view: RunView, compute: Compute | None, context_len: int) -> 
         )
     return Figure(
         series=series,
-        x_axis=axis_over([float(longest)]),
+        x_axis=axis_over([float(longest)], unit=KIB),
         y_axis=axis_over([*(y for _, y in curve), *(point.prefill_seconds for point in points)]),
         write_x=lambda value: format_tokens_short(round(value)),
-        write_y=format_seconds,
+        write_y=_short_seconds,
     )
 
 
@@ -102,3 +102,7 @@ def arm_key(view: RunView) -> list[tuple[str, str, str]]:
 
 def _speeds(view: RunView, arm: ArmView) -> Sequence[SpeedPoint]:
     return speed(trial for trial in view.trials if trial.arm == arm.name)
+
+
+def _short_seconds(value: float) -> str:
+    return f"{value:.3g} s" if value < 300 else f"{value / 60:.3g} min"

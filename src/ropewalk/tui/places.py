@@ -54,11 +54,11 @@ def _entry(entry: os.DirEntry[str]) -> Place | None:
 
 def cached_repositories() -> tuple[Place, ...]:
     """The models in the Hub's cache with their bytes on disk, the largest first."""
-    from huggingface_hub import scan_cache_dir
+    from huggingface_hub import constants, scan_cache_dir
     from huggingface_hub.errors import CacheNotFound
 
     try:
-        cache = scan_cache_dir()
+        cache = scan_cache_dir(constants.HF_HUB_CACHE)
     except CacheNotFound:
         return ()
     models = [repo for repo in cache.repos if repo.repo_type == "model"]

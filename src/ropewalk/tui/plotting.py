@@ -15,11 +15,15 @@ _DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))  # rows of two 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """A range of values, ``low`` < ``high``; logarithmic to ``base`` where it is given (both above 0)."""
+    """A range of values, ``low`` < ``high``; logarithmic to ``base`` where it is given (both above 0).
+
+    ``unit`` is what round steps are counted in.
+    """
 
     low: float
     high: float
     base: int | None = None
+    unit: float = 1.0
 
     def share(self, value: float) -> float:
         """Where a value lies, from 0 to 1; what is outside lies at the end."""
@@ -30,7 +34,7 @@ class Axis:
         return log(max(value, 1e-300), self.base) if self.base else value
 
 
-def axis_over(values: Sequence[float], *, base: int | None = None) -> Axis:
+def axis_over(values: Sequence[float], *, base: int | None = None, unit: float = 1.0) -> Axis:
     """The axis that shows all of these; from nothing up, unless it is logarithmic."""
     finite = [value for value in values if isfinite(value) and (value > 0 or not base)]
     low, high = min(finite, default=1.0), max(finite, default=1.0)
@@ -38,7 +42,7 @@ def axis_over(values: Sequence[float], *, base: int | None = None) -> Axis:
         low = min(0.0, low)
     if low == high:
         high = low * 2 if low else 1.0
-    return Axis(low, high, base)
+    return Axis(low, high, base, unit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,9 +138,9 @@ def ticks(axis: Axis, count: int) -> list[float]:
         first, last = ceil(log(axis.low, axis.base)), floor(log(axis.high, axis.base))
         step = max(1, -(-(last - first + 1) // max(count, 1)))
         return [float(axis.base**power) for power in range(first, last + 1, step)]
-    rough = (axis.high - axis.low) / max(count, 1)
+    rough = (axis.high - axis.low) / max(count, 1) / axis.unit
     power = 10.0 ** floor(log10(rough))
-    size = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= rough)
+    size = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= rough) * axis.unit
     start = -(-axis.low // size)
     return [size * (start + place) for place in range(count + 1) if size * (start + place) <= axis.high]
 

@@ -52,8 +52,10 @@ def shown(value: object) -> str:
         return "–"
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, float):
-        return f"{value:,.6g}"
+        return f"{value:.6g}"
     return value if isinstance(value, str) else dumps(value, indent=None)

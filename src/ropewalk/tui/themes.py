@@ -16,6 +16,7 @@ _DARK = {
     "yellow": "#f0e442",
     "red": "#ff7a45",
     "grey": "#8b98a5",
+    "frame": "#3a4754",
 }
 _LIGHT = {
     "blue": "#0067a3",
@@ -25,7 +26,11 @@ _LIGHT = {
     "yellow": "#6e6200",
     "red": "#b33c00",
     "grey": "#5b6670",
+    "frame": "#aab5c0",
 }
+# A cursor that leaves the colours of what it is on readable.
+_CURSOR_DARK = {"block-cursor-background": "#1d4e78", "block-cursor-foreground": "#ffffff"}
+_CURSOR_LIGHT = {"block-cursor-background": "#c3def2", "block-cursor-foreground": "#10151b"}
 DARK = Theme(
     name="ropewalk-dark",
     primary=_DARK["blue"],
@@ -39,7 +44,7 @@ DARK = Theme(
     surface="#161d25",
     panel="#222c37",
     dark=True,
-    variables=_DARK | {"block-cursor-foreground": "#10151b", "block-cursor-text-style": "bold"},
+    variables=_DARK | _CURSOR_DARK,
 )
 LIGHT = Theme(
     name="ropewalk-light",
@@ -54,6 +59,6 @@ LIGHT = Theme(
     surface="#ffffff",
     panel="#dfe5eb",
     dark=False,
-    variables=_LIGHT | {"block-cursor-foreground": "#ffffff", "block-cursor-text-style": "bold"},
+    variables=_LIGHT | _CURSOR_LIGHT,
 )
 THEMES = {theme.name: theme for theme in (DARK, LIGHT)}

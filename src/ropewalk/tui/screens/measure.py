@@ -36,16 +36,16 @@ from ropewalk.tui.widgets.plot import Plot
 from ropewalk.tui.widgets.trial_page import cell_page
 from ropewalk.units import format_seconds, format_tokens
 
-_BAR = 20
+_BAR = 12
 _YES_NO = ((True, "yes"), (False, "no"))
 _TASKS = (
-    "niah_single",
-    "niah_multikey",
-    "niah_multivalue",
-    "variable_tracking",
-    "common_words",
-    "copy_uuid",
-    "copy_json",
+    ("niah_single", "one needle"),
+    ("niah_multikey", "many keys"),
+    ("niah_multivalue", "many values"),
+    ("variable_tracking", "tracking"),
+    ("common_words", "word counts"),
+    ("copy_uuid", "copy UUID"),
+    ("copy_json", "copy JSON"),
 )
 
 
@@ -76,6 +76,12 @@ class MeasureScreen(RecordScreen):
 
         event: events.Event | Held
 
+    @dataclass
+    class Ended(Message):
+        """The thread of the run has nothing more to say; ``problem`` is why it could not measure."""
+
+        problem: str | None
+
     def __init__(self) -> None:
         super().__init__()
         self._view: RunView | None = None
@@ -91,7 +97,7 @@ class MeasureScreen(RecordScreen):
             yield Choice("as decided", _YES_NO, id="auto")
             yield Choice("unscaled", _YES_NO, id="unscaled")
             yield Entry("YaRN", _factor_or_none, id="yarn", width=6, placeholder="1.5")
-            yield Choice("task", [(name, name) for name in _TASKS], id="tasks")
+            yield Choice("task", _TASKS, id="tasks")
             yield Choice("trials", [(count, str(count)) for count in (1, 2, 3, 6)], id="trials")
             yield Entry("minutes", _minutes_or_none, id="minutes", width=6, placeholder="all")
         yield Static(id="headline")
@@ -107,7 +113,7 @@ class MeasureScreen(RecordScreen):
         """What is asked unless somebody chooses otherwise."""
         for name, value in (("shipped", True), ("auto", True), ("unscaled", False), ("trials", 1)):
             self.query_one(f"#{name}", Choice).show(value)
-        self.query_one("#tasks", Choice).show(_TASKS[0])
+        self.query_one("#tasks", Choice).show(_TASKS[0][0])
         self._minutes: float | None = None
         self._yarn: float | None = None
 
@@ -178,17 +184,18 @@ class MeasureScreen(RecordScreen):
 
     @work(thread=True, group="measure")
     def _measure(self, opened: Opened, order: Order, control: Control) -> None:
+        problem = None
         try:
             self.ropewalk.doing.stored.measure(opened, order, control)
         except RopewalkError as error:
-            self.app.call_from_thread(self._ended, error.message)
+            problem = error.message
         except KeyboardInterrupt:
-            self.app.call_from_thread(self._ended, None)
-        else:
-            self.app.call_from_thread(self._ended, None)
+            problem = None  # it was told to end while it began
+        self.post_message(self.Ended(problem))
 
-    def _ended(self, problem: str | None) -> None:
-        self._control, self._problem, self._waiting = None, problem, False
+    def on_measure_screen_ended(self, message: Ended) -> None:
+        """The run is over, or could not begin."""
+        self._control, self._problem, self._waiting = None, message.problem, False
         self.ropewalk.running.pop("the measurement", None)
         self._draw()
 

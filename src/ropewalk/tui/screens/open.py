@@ -58,15 +58,18 @@ class OpenScreen(RecordScreen):
                 yield Panel("Hub cache", RecordList(id="cached"), id="cached-panel")
             yield Panel("Folder", RecordList(id="entries"), id="folder-panel")
 
+    def on_screen_resume(self) -> None:
+        """Look at what there is whenever the screen is entered."""
+        self.action_look()
+
     def show(self, desk: Desk) -> None:
-        """Say why something could not be read, and look at what there is."""
+        """Say why something could not be read."""
         failure = self.ropewalk.failure
         words = self.query_one("#failure", Static)
         words.display = failure is not None
         if failure is not None:
             words.update(failure_page(*failure))
             self.query_one("#source", Input).value = failure[0]
-        self.action_look()
 
     @work(thread=True, exclusive=True, group="places")
     def action_look(self) -> None:

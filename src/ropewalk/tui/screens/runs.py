@@ -23,7 +23,6 @@ from ropewalk.tui.screens.ask import AskSheet
 from ropewalk.tui.screens.base import RecordScreen
 from ropewalk.tui.screens.choose import ChooseSheet
 from ropewalk.tui.screens.sheet import Sheet
-from ropewalk.tui.state import Desk
 from ropewalk.tui.text import clean
 from ropewalk.tui.widgets.panel import Panel, ScrollPanel
 from ropewalk.tui.widgets.record_list import RecordList
@@ -77,8 +76,8 @@ class RunsScreen(RecordScreen):
                 yield Panel("Runs", RecordList(id="runs", start_on_first=True), id="runs-panel")
             yield ScrollPanel("Run", Static(id="run"), id="run-panel")
 
-    def show(self, desk: Desk) -> None:
-        """Look at what is stored."""
+    def on_screen_resume(self) -> None:
+        """Look at what is stored whenever the screen is entered."""
         self._look()
 
     @work(thread=True, exclusive=True, group="runs")
@@ -196,13 +195,12 @@ class RunsScreen(RecordScreen):
         if agreed:
             self._forget(run_id)
 
-    @work(thread=True, group="runs")
+    @work(thread=True, group="forget")
     def _forget(self, run_id: str) -> None:
-        def forget_and_look() -> tuple[RunSummary, ...]:
-            self.ropewalk.doing.stored.forget(run_id)
-            return self.ropewalk.doing.stored.runs()
+        self._ask(partial(self.ropewalk.doing.stored.forget, run_id), self._forgotten)
 
-        self._ask(forget_and_look, self._show_runs)
+    def _forgotten(self, nothing: None) -> None:
+        self._look()
 
 
 def run_line(run: RunSummary, marked: bool) -> Content:

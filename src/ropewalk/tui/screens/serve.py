@@ -73,6 +73,12 @@ class ServeScreen(RecordScreen):
 
         view: ServerView
 
+    @dataclass
+    class Ended(Message):
+        """The thread of the server has nothing more to say."""
+
+        view: ServerView
+
     def __init__(self) -> None:
         super().__init__()
         self._view: ServerView | None = None
@@ -156,11 +162,12 @@ class ServeScreen(RecordScreen):
     @work(thread=True, group="serve")
     def _serve(self, run: ServerRun, *, force: bool) -> None:
         run.run(port=self._port, force=force)
-        self.app.call_from_thread(self._ended, run)
+        self.post_message(self.Ended(run.view))
 
-    def _ended(self, run: ServerRun) -> None:
+    def on_serve_screen_ended(self, message: Ended) -> None:
+        """The server is gone."""
         self.ropewalk.running.pop("the server", None)
-        self._view = run.view
+        self._view = message.view
         self._draw()
 
     def _tell(self, view: ServerView) -> None:

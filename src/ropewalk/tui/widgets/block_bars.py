@@ -34,7 +34,7 @@ def block_page(block: Block) -> Content:
         ("rest", rest, "$grey"),
     )
     lines = [Content.assemble((f"{block.parameters:,}", "bold"), " parameters")]
-    for name, count, style in parts:
+    for name, count, style in (part for part in parts if part[1]):
         share = count / block.parameters if block.parameters else 0.0
         lines.append(Content.assemble(f"{name:12} {share:6.1%} ", (bar(share, _BAR), style)))
     for tensor in block.tensors:

@@ -19,7 +19,8 @@ from ropewalk.units import format_tokens, format_tokens_short
 
 _LABEL = 9
 _GAP = 2
-_WIDEST, _TALLEST = 6, 3
+_WIDEST, _TALLEST = 8, 5
+_GAPPED = 3  # lines from which on the last one is left empty
 # Colours of what a mark says; its symbol is the report's own.
 STYLES = {
     MARKS[outcome].words: style
@@ -28,7 +29,7 @@ STYLES = {
         "truncated": "$yellow", "lost_to_reasoning": "$yellow", "invalid": "$red", "error": "$red",
     }.items()
 } | {PARTIAL.words: "$blue"}  # fmt: skip
-_PENDING = ("□", "$panel-lighten-3")
+_PENDING = ("□", "$frame")
 _CURRENT = ("◌", "bold $foreground")
 
 
@@ -108,9 +109,10 @@ class Heatmap(Widget, can_focus=True):
 
     def _row(self, view: RunView, length: int, layout: _Layout) -> list[Content]:
         """One line, or several of which the middle one has the symbols."""
-        middle = layout.cell_height // 2
+        drawn = layout.cell_height - (layout.cell_height >= _GAPPED)
+        middle = (drawn - 1) // 2
         lines = []
-        for line in range(layout.cell_height):
+        for line in range(drawn):
             label = f"{format_tokens(length):>{_LABEL - 1}} " if line == middle else " " * _LABEL
             parts = [Content.styled(label, "$grey")]
             for arm in view.arms:
@@ -119,7 +121,7 @@ class Heatmap(Widget, can_focus=True):
                 count = self._count(keys) if line == middle else ""
                 parts.append(Content.styled(f" {count:<{len('30/30') + _GAP}}", "$grey"))
             lines.append(Content("").join(parts))
-        return lines
+        return [*lines, *[Content("")] * (layout.cell_height - drawn)]
 
     def _cell(self, key: Key, width: int, *, middle: bool) -> Content:
         symbol, style = self._look(key)
@@ -127,7 +129,10 @@ class Heatmap(Widget, can_focus=True):
         filled = key in self._cells and width > 2
         text = (symbol if middle else " ").center(width - 1)
         if has_cursor:
-            return Content.assemble((text, "bold $block-cursor-foreground on $block-cursor-background"), " ")
+            framed = f"[{text[1:-1]}]" if middle and width > 3 else text
+            return Content.assemble(
+                (framed, "bold $block-cursor-foreground on $block-cursor-background"), " "
+            )
         return Content.assemble((text, f"bold $background on {style}" if filled else style), " ")
 
     def _look(self, key: Key) -> tuple[str, str]:

@@ -60,14 +60,13 @@ def _drawn(is_live: Callable[[int, int], bool]) -> Sequence[str]:
 def _beside(columns: Sequence[tuple[str, int, Sequence[str]]], tokens: int, width: int) -> Content:
     styles = ("$blue", "$orange", "$green")
     lines = [Content.styled(_GAP.join(f"{name:{width}}" for name, _, _ in columns), "bold")]
+    between = Content(" " * (width - _CELLS) + _GAP)
     for row in range(_ROWS):
-        parts = []
-        for (_, _, picture), style in zip(columns, styles, strict=False):
-            parts += [
-                Content.styled(picture[row], f"{style} on $panel"),
-                Content(" " * (width - _CELLS) + _GAP),
-            ]
-        lines.append(Content("").join(parts))
+        drawn = (
+            Content.styled(picture[row], f"{style} on $panel")
+            for (_, _, picture), style in zip(columns, styles, strict=False)
+        )
+        lines.append(between.join(drawn))
     lines.append(Content.styled(_GAP.join(f"{f'{count:,}':{width}}" for _, count, _ in columns), "bold"))
     shares = _GAP.join(f"{f'{count / tokens**2:.1%} of all':{width}}" for _, count, _ in columns)
     lines.append(Content.styled(shares, "$grey"))

@@ -75,7 +75,7 @@ def stacked(plan: Plan, width: int) -> Content:
     room = capacity(plan)
     scale = max(room or 0, plan.memory.high_bytes, 1)
     cells = list(_cells(plan.memory, scale, width))[:width]
-    cells += [("·", "$panel-lighten-3")] * (width - len(cells))
+    cells += [("·", "$frame")] * (width - len(cells))
     if room is not None:
         end = min(width - 1, round(room / scale * width))
         cells = [

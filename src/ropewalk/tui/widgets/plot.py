@@ -54,7 +54,7 @@ def figure_page(figure: Figure, width: int, height: int) -> Content:
     draw(canvas, figure.series, figure.levels, x_axis=figure.x_axis, y_axis=figure.y_axis)
     labels = label_rows(figure.y_axis, canvas.height, count=max(2, height // 4), write=figure.write_y)
     lines = [
-        Content.assemble((f"{labels.get(row, ''):>{_LABEL}} ", "$grey"), *cells).simplify()
+        Content.assemble((f"{labels.get(row, ''):>{_LABEL}.{_LABEL}} ", "$grey"), *cells).simplify()
         for row, cells in enumerate(canvas.rows())
     ]
     below = label_columns(figure.x_axis, canvas.width, count=max(2, width // 14), write=figure.write_x)

@@ -24,7 +24,7 @@ from ropewalk.tui.tensor_rows import Column
 from ropewalk.tui.text import clean, short_count
 from ropewalk.units import format_bytes
 
-_NAME_WIDTH = 26  # below this another column goes instead
+_NAME_WIDTH = 24  # below this another column goes instead
 _GAP = 1
 _WHEEL_ROWS = 3
 
