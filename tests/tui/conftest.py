@@ -27,7 +27,7 @@ PATIENCE_SECONDS = 60.0  # a script that waits for what never comes fails then
 def doing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeWork:
     """What the application can have done here; its files are in a folder of the test."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(serverrun, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(serverrun, "LOOK_SECONDS", 0.0)
     return FakeWork(tmp_path)
 
 

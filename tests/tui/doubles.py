@@ -24,6 +24,7 @@ from ropewalk.serving.procmem import Resident
 from ropewalk.serving.records import EngineBuild, LaunchSpec, Measurement, MemorySample, Trial
 from ropewalk.serving.report import PrintedBuffer, ServerLoad, ServerReport
 from ropewalk.serving.store import RunSummary
+from ropewalk.tui import serverrun
 from ropewalk.tui.control import Control
 from ropewalk.tui.places import Place
 from ropewalk.tui.serverrun import Serving
@@ -36,6 +37,7 @@ RUN = records.smollm2_measurement()
 OTHER_RUN = replace(RUN, run_id="20261129-0900-00aa", status="interrupted", created="2026-11-29T09:00:00Z")
 CPU = Device("cpu", "Example CPU", 64 * GIB)
 GPU = Device("cuda:0", "Example GPU", 48 * GIB)
+LOOKS = 3  # of a server that runs; more would come faster than a busy machine can draw them
 BLOCK = (
     ("input_layernorm.weight", (4096,)),
     ("mlp.down_proj.weight", (4096, 12288)),
@@ -122,7 +124,10 @@ class FakeWork(Work):
         if request.engine == "transformers":
             held = MemoryTerm("score_matrix", GIB, GIB, GIB, "estimate", "eager attention")
             base = replace(base, memory=replace(base.memory, terms=(*base.memory.terms, held)))
-        fit = replace(base.fit, usable_bytes=None if base.fit.budget_bytes is None else 44 * GIB)
+        fit = replace(
+            base.fit,
+            usable_bytes=None if base.fit.budget_bytes is None else base.fit.budget_bytes * 92 // 100,
+        )
         return replace(base, request=request, context_len=request.context_len, fit=fit)
 
     def reach(self, opened: Opened, request: PlanRequest) -> tuple[ReachRow, ...]:
@@ -166,7 +171,7 @@ def trial(arm: str, length: int, depth: float, outcome: Any = "hit", *, seed: in
     return Trial(
         key=f"{arm}-{length}-{depth}-{seed}", arm=arm, task="niah_single", length=length, depth=depth,
         seed=seed, prompt_sha256="00", expected=("1234567",), answer=answer,
-        outcome=outcome, reported_tokens=length, cached_tokens=0 if depth == 0.1 else length - 80,
+        outcome=outcome, reported_tokens=length, cached_tokens=0 if depth in (0.0, 0.1) else length - 80,
         prefill_seconds=length / 300, decode_tokens_per_second=40.0, needle_at=int(length * depth),
     )  # fmt: skip
 
@@ -317,9 +322,8 @@ class FakeServing(Serving):
         yield PreflightItem("chat_template", None, "none: prompts are continued as plain text")
 
     def log_path(self) -> Path:
-        path = self.folder / "serve.log"
-        path.touch()
-        return path
+        (self.folder / "serve.log").touch()
+        return Path("serve.log")  # the tests run in the folder
 
     def start(self, spec: LaunchSpec, *, log_path: Path, on_log: Callable[[str], None]) -> Any:
         for line in ("INFO loading weights", "ERROR something small", "INFO ready [bold]not markup[/]"):
@@ -330,10 +334,12 @@ class FakeServing(Serving):
         return FakeServer(self)
 
     def watch(self, server: Any) -> Callable[[], Moment]:
-        looks = iter(range(1_000_000))
+        looks = iter(range(LOOKS))
 
         def look() -> Moment:
             second = next(looks)
+            if second == LOOKS - 1:
+                serverrun.LOOK_SECONDS = 3600.0  # the next look is at the end of the test
             load = ServerLoad(1, 0, 0.25, 32768, 32768, 128)
             return Moment("busy", 10.0 + second, load, 380.0, 40.0, Resident(20 * GIB, 15 * GIB))
 

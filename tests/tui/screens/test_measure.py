@@ -65,7 +65,7 @@ def test_the_grid_fills_in_cell_by_cell(drive: Drive, doing: FakeWork) -> None:
             line.split() for line in lines if line.strip() and line.split()[0].replace(",", "").isdecimal()
         ]
         assert cells == [
-            ["1,945", "■", "·", "■", "■", "■", "4/5", "◌", "□", "□", "□", "□"],
+            ["1,945", "[■]", "·", "■", "■", "■", "4/5", "◌", "□", "□", "□", "□"],
             ["7,885", "■", "·", "·", "x", "■", "2/5", "□", "□", "□", "□", "□"],
             ["11,878", "–", "–", "–", "–", "–", "0/5", "□", "□", "□", "□", "□"],
         ]

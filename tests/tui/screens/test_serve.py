@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.tui.conftest import Drive, press, until
-from tests.tui.doubles import FakeWork
+from tests.tui.doubles import LOOKS, FakeWork
 from textual.pilot import Pilot
 from textual.widgets import Static
 
@@ -31,7 +31,7 @@ def view(pilot: Pilot[None]) -> ServerView:
 async def serve(pilot: Pilot[None]) -> None:
     """Start and wait until something was seen of it."""
     await pilot.press("s")
-    await until(pilot, lambda: len(view(pilot).moments) > 2)
+    await until(pilot, lambda: len(view(pilot).moments) == LOOKS)
 
 
 def test_a_server_is_checked_started_watched_and_stopped(drive: Drive, doing: FakeWork) -> None:

@@ -1,0 +1,55 @@
+"""``tui`` and ``web``: what they need, and that they are not loaded for anything else."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.cli.conftest import Invoke
+
+from ropewalk.cli import web
+from ropewalk.tui import app as app_module
+
+
+def test_the_application_needs_a_terminal(invoke: Invoke) -> None:
+    outcome = invoke("tui", "models/Qwen3-8B")
+    assert outcome.status == 2
+    assert "`ropewalk web` serves the same in a browser" in outcome.err
+
+
+def test_in_a_browser_it_starts_with_what_was_named(
+    invoke: Invoke, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    made: list[dict[str, Any]] = []
+
+    class FakeApp:
+        def __init__(self, source: str | None, **options: Any) -> None:
+            made.append({"source": source, **options})
+
+        def run(self) -> None:
+            made[-1]["ran"] = True
+
+    monkeypatch.setattr(app_module, "RopewalkApp", FakeApp)
+    monkeypatch.setenv("TEXTUAL_DRIVER", "textual.drivers.web_driver:WebDriver")
+    assert invoke("tui", "models/Qwen3-8B", "--light", "--store", str(tmp_path / "runs")).status == 0
+    assert made[0]["source"] == "models/Qwen3-8B"
+    assert made[0]["light"] is True
+    assert made[0]["ran"]
+
+
+def test_web_says_which_extra_it_needs(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(web, "find_spec", lambda name: None)
+    outcome = invoke("web")
+    assert outcome.status == 2
+    assert 'pip install "ropewalk[web]"' in outcome.err
+
+
+def test_no_other_command_loads_textual() -> None:
+    code = (
+        "import sys, ropewalk.cli.app as app; app.run(['inspect', '--help']); print('textual' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "False"

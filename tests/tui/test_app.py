@@ -1,0 +1,114 @@
+"""What works on every screen: the way around, help, palette, themes, mouse; and the two sizes."""
+
+from __future__ import annotations
+
+from tests.tui.conftest import SMALL, Drive, press, settle
+from textual.command import CommandPalette
+from textual.pilot import Pilot
+from textual.widgets import Static
+
+from ropewalk.tui.app import RopewalkApp
+from ropewalk.tui.screens.base import RecordScreen
+from ropewalk.tui.screens.help import HelpSheet
+from ropewalk.tui.themes import DARK, LIGHT, THEMES
+from ropewalk.tui.widgets.keyline import KeyLine
+from ropewalk.tui.widgets.masthead import PLACES, Masthead
+
+
+def place(pilot: Pilot[None]) -> str:
+    """Which screen is shown."""
+    screen = pilot.app.screen
+    return screen.PLACE if isinstance(screen, RecordScreen) else type(screen).__name__
+
+
+def test_keys_and_clicks_lead_to_every_screen(drive: Drive) -> None:
+    async def script(pilot: Pilot[None]) -> None:
+        for key, name, _ in PLACES[1:]:
+            await press(pilot, key)
+            assert place(pilot) == name
+            words = str(pilot.app.screen.query_one(Masthead).query_one("#what", Static).content)
+            assert words == "ropewalk  Qwen3-8B  8.19 B · BF16 15.26 GiB · reaches 32k / 128k · vllm"
+        await pilot.click("#tabs", offset=(18, 0))
+        await settle(pilot)
+        assert place(pilot) == "checkpoint"
+
+    drive(script)
+
+
+def test_the_last_line_names_the_keys_that_work_here(drive: Drive) -> None:
+    async def script(pilot: Pilot[None]) -> None:
+        line = str(pilot.app.screen.query_one(KeyLine).render())
+        assert line == ("⏎ open  / filter  s sort  f facts  w heads  c copy  e export  ? help  q quit")
+        assert len(line) <= SMALL[0] - 2
+        await press(pilot, "slash")
+        assert "sort" not in str(pilot.app.screen.query_one(KeyLine).render())
+
+    drive(script, size=SMALL)
+
+
+def test_help_lists_the_keys_and_closes_by_any_way_out(drive: Drive) -> None:
+    async def script(pilot: Pilot[None]) -> None:
+        for way_out in ("escape", "q", "question_mark"):
+            await press(pilot, "question_mark")
+            assert place(pilot) == "HelpSheet"
+            await press(pilot, "3")  # no way through a sheet
+            assert isinstance(pilot.app.screen, HelpSheet)
+            await press(pilot, way_out)
+            assert place(pilot) == "checkpoint"
+        await press(pilot, "question_mark")
+        words = str(pilot.app.screen.query_one("#sheet Static", Static).content)
+        assert "w                heads" in words
+        assert "quit; what was started is stopped after asking" in words
+
+    drive(script, size=SMALL)
+
+
+def test_the_palette_knows_screens_and_keys(drive: Drive) -> None:
+    async def script(pilot: Pilot[None]) -> None:
+        app = pilot.app
+        assert isinstance(app, RopewalkApp)
+        titles = [command.title for command in app.get_system_commands(app.screen)]
+        assert titles[:7] == [name for _, _, name in PLACES]
+        assert {"Filter", "Sort", "Heads", "Export", "Light or dark", "Quit"} <= set(titles)
+        await press(pilot, "ctrl+p")
+        assert isinstance(app.screen, CommandPalette)
+
+    drive(script)
+
+
+def test_light_and_dark(drive: Drive) -> None:
+    async def script(pilot: Pilot[None]) -> None:
+        assert pilot.app.theme == DARK.name
+        await press(pilot, "ctrl+t")
+        assert pilot.app.theme == LIGHT.name
+        assert pilot.app.screen.styles.background.hex.lower() == LIGHT.background
+        await press(pilot, "ctrl+t")
+        assert pilot.app.theme == DARK.name
+
+    drive(script)
+
+
+def test_quitting_with_nothing_running_asks_nothing(drive: Drive) -> None:
+    async def script(pilot: Pilot[None]) -> None:
+        await pilot.press("q")
+        await pilot.pause()
+        assert not pilot.app.is_running or pilot.app._exit
+
+    drive(script)
+
+
+def luminance(color: str) -> float:
+    """Relative luminance of ``#rrggbb`` (WCAG 2.2)."""
+    parts = [int(color[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def test_every_colour_can_be_read_on_its_background() -> None:
+    for theme in THEMES.values():
+        assert theme.background is not None
+        ground = luminance(theme.background)
+        for name in ("blue", "orange", "green", "purple", "yellow", "red", "grey"):
+            colour = luminance(theme.variables[name])
+            contrast = (max(colour, ground) + 0.05) / (min(colour, ground) + 0.05)
+            assert contrast >= 4.5, f"{name} of {theme.name}: {contrast:.2f}"

@@ -1,0 +1,116 @@
+"""The door to the rest of ropewalk, with the real planner behind it: nothing is multiplied on this side."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.tui.doubles import CPU, GPU, opened, trial
+
+from ropewalk.errors import UsageError
+from ropewalk.inspector.records import LayerGroup
+from ropewalk.planner.records import PlanRequest
+from ropewalk.serving.devices import Device
+from ropewalk.serving.here import Here
+from ropewalk.serving.recall.dice import Dice
+from ropewalk.serving.recall.tasks import TASKS
+from ropewalk.tui.state import Opened
+from ropewalk.tui.work import Work
+from ropewalk.units import GIB
+
+REQUEST = PlanRequest(context_len=32768, engine="vllm", memory_bytes=48 * GIB, engine_version="0.33.0")
+
+
+HERE = Here(None, (Device("cpu", "cpu", "Example CPU", 64 * GIB, 64 * GIB),))
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Work:
+    """A door that has looked for engines already, and found none."""
+    made = Work(state=tmp_path, runs=tmp_path / "runs.sqlite3")
+    made._looked = dict.fromkeys(("vllm", "llama-server", "transformers"), HERE)
+    return made
+
+
+def rotary() -> Opened:
+    """Qwen3-8B with what a rope table needs."""
+    from ropewalk.inspector.records import Fact
+
+    base = opened()
+    block = {"rope_type": "default", "rope_theta": 1_000_000}
+    facts = {"rope_parameters": Fact(block, "config"), "rotary_dim": Fact(128, "derived"),
+             "position_embedding": Fact("rope", "config")}  # fmt: skip
+    return replace(base, inspection=replace(base.inspection, facts=base.inspection.facts | facts))
+
+
+def test_the_first_request_is_for_this_machine(work: Work) -> None:
+    request = work.first_request(opened(), (GPU, CPU))
+    assert (request.context_len, request.engine, request.device) == (32768, "vllm", "cuda:0")
+    assert request.memory_bytes == GPU.memory_bytes
+    assert work.first_request(opened(), ()).memory_bytes is None
+
+
+def test_what_fits_falls_with_every_sequence_more(work: Work) -> None:
+    rows = {row.cache_type: row.context_lens for row in work.reach(rotary(), REQUEST)}
+    for lengths in rows.values():
+        known = [length or 0 for length in lengths]
+        assert known == sorted(known, reverse=True)
+        assert known[0] > known[-1]
+    assert rows["fp8"][0] or (rows["auto"][0] or 0) < 0
+    assert work.reach(rotary(), replace(REQUEST, memory_bytes=None)) == ()
+
+
+def test_kv_heads_what_if(work: Work) -> None:
+    rows = work.what_if_heads(rotary(), REQUEST)
+    assert [row.num_key_value_heads for row in rows] == [1, 2, 4, 8, 16, 32]
+    actual = next(row for row in rows if row.is_actual)
+    assert (actual.num_key_value_heads, actual.bytes_per_token) == (
+        8,
+        147456,
+    )  # 36 layers x 8 x 128 x 2 x 2 B
+    assert actual.context_bytes == 147456 * 32768
+    assert rows[0].bytes_per_token * 8 == actual.bytes_per_token
+    latent = replace(opened().inspection, layers=(LayerGroup("latent", 36, tuple(range(36)), 32, 1, 576, 0),))
+    assert work.what_if_heads(replace(opened(), inspection=latent), REQUEST) == ()
+
+
+def test_masks_count_live_cells(work: Work) -> None:
+    plan = work.plan(rotary(), replace(REQUEST, context_len=1000))
+    masks = work.masks(rotary(), plan)
+    assert masks is not None
+    assert (masks.causal, masks.padding, masks.padded) == (500_500, 250, 281_625)  # n (n + 1) / 2
+    assert (masks.window, masks.windowed) == (None, None)
+
+
+def test_the_rope_table_is_that_of_the_command(work: Work) -> None:
+    table = work.rope(rotary(), replace(REQUEST, context_len=131072))
+    assert len(table.pairs) == 64
+    assert table.decision.factor == 4.0
+    forced = work.rope(rotary(), replace(REQUEST, context_len=65536, arm="yarn:2"))
+    assert forced.decision.factor == 2.0
+    with pytest.raises(UsageError, match="no rotary positions"):
+        work.rope(opened(), REQUEST)
+
+
+def test_cache_types_are_those_of_the_engine(work: Work) -> None:
+    assert work.cache_types("vllm")[0] == "auto"
+    assert "q8_0" in work.cache_types("llama-server")
+
+
+def test_a_question_is_made_again_from_its_seed(work: Work) -> None:
+    depths = (0.1, 0.3, 0.5, 0.7, 0.9)
+    question = TASKS["niah_single"].draft(Dice(1, "niah_single", 1945), depths).questions[2]
+    asked = work.stored.asked(replace(trial("shipped", 1945, 0.5), expected=question.expected), depths)
+    assert asked is not None
+    assert asked.needle is not None
+    assert question.expected[0] in asked.needle
+    assert asked.question == question.text
+    assert work.stored.asked(replace(trial("shipped", 1945, 0.5), task="gone"), depths) is None
+
+
+def test_a_folder_with_a_gguf_is_given_to_the_engine_as_the_file(tmp_path: Path) -> None:
+    base = opened(str(tmp_path))
+    gguf = replace(base, checkpoint=replace(base.checkpoint, format="gguf", path=tmp_path))
+    assert gguf.model == str(tmp_path / "model-00001-of-00005.safetensors")
+    assert base.model == str(tmp_path)
