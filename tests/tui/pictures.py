@@ -15,15 +15,15 @@ from textual.app import App
 from textual.widgets import Input
 
 FOLDER = Path(__file__).with_name("pictures")
-# What a picture does without: fonts from the network, clipping, and the lengths that rich computes for it.
+# What a picture does without: fonts from the network, and clipping.
 _LEFT_OUT = re.compile(
     r"@font-face \{.*?\}\s*"
     r"|<clipPath.*?</clipPath>\s*"
-    r'|\ (?:clip-path|textLength|shape-rendering)="[^"]*"',
+    r'|\ clip-path="[^"]*"',
     re.DOTALL,
 )
 _NAMES = re.compile(r"terminal-\d+-")
-_TEXTS = re.compile(r'<text class="r\d+" x="([\d.]+)" y="([\d.]+)">(.*?)</text>')
+_TEXTS = re.compile(r'<text class="r\d+" x="([\d.]+)" y="([\d.]+)" textLength="[\d.]+">(.*?)</text>')
 
 
 def require_picture(app: App[None], name: str) -> None:
