@@ -264,8 +264,7 @@ def findings(shape: ModelShape, request: PlanRequest, machine: Machine) -> list[
             Finding(
                 "cache_types_must_match",
                 "error",
-                f"latent attention keeps one row for keys and values, so both need one type: not {key.name} and "
-                f"{value.name}",
+                f"latent attention keeps one row for keys and values: not {key.name} and {value.name}",
                 {"flag": "--cache-type-v", "k": key.name, "v": value.name},
             )
         )

@@ -10,6 +10,7 @@ from typing import Any
 
 from ropewalk.inspector.rope_blocks import Block, full_key, is_nested
 from ropewalk.planner.rope import versions
+from ropewalk.planner.rope.trained_context import freq_scale, scaled_len, single
 
 # What belongs to a scaling that is replaced; everything else of a block is kept (mrope_section, ...).
 _REPLACED = frozenset({"rope_type", "rope_theta", "factor", "original_max_position_embeddings"})
@@ -104,6 +105,7 @@ def llama_yarn_flags(factor: float, original: int, *, target_len: int) -> tuple[
     tokens: where rounding would cost the last token (b11549: 14,336 = 8,192 x 1.75 gives 14,335) the next
     larger single-precision number is written instead of the exact factor.
     """
+    assert int(original * factor) >= target_len  # noqa: S101 - decided before: no factor near it reaches
     return (
         "--rope-scaling", "yarn",
         "--rope-scale", _llama_factor(factor, original, target_len),
@@ -120,8 +122,7 @@ def _llama_factor(factor: float, original: int, target_len: int) -> str:
 
 def _llama_context(factor: float, original: int) -> int:
     """Tokens that a slot can have, however the factor is inverted (by the flag's parser, or before it)."""
-    scales = _single(1.0 / _single(factor)), _single(1.0 / factor)
-    return min(int(_single(_single(original) / scale)) for scale in scales)
+    return min(scaled_len(original, scale) for scale in (freq_scale(factor), single(1.0 / factor)))
 
 
 def _singles_above(value: float) -> Iterator[float]:
@@ -131,15 +132,9 @@ def _singles_above(value: float) -> Iterator[float]:
         yield struct.unpack("<f", struct.pack("<I", bits))[0]
 
 
-def _single(value: float) -> float:
-    """Rounded to single precision."""
-    rounded: float = struct.unpack("<f", struct.pack("<f", value))[0]
-    return rounded
-
-
 def _shortest(value: float) -> str:
     """The fewest digits that single precision reads back as this value."""
-    return next(text for digits in range(6, 10) if _single(float(text := f"{value:.{digits}g}")) == value)
+    return next(text for digits in range(6, 10) if single(float(text := f"{value:.{digits}g}")) == value)
 
 
 def format_number(value: float) -> str:

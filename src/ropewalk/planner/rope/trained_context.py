@@ -65,14 +65,20 @@ def trained_context(
     lifts = effective.type == "yarn" and effective.freq_scale != shipped.freq_scale
     if not lifts or not versions.has(versions.YARN_LIFTS_TRAINED_CONTEXT, version):
         return context_length
-    return int(_single((effective.original or context_length) / effective.freq_scale))
+    return scaled_len(effective.original or context_length, effective.freq_scale)
+
+
+def scaled_len(original: int, scale: float) -> int:
+    """Tokens that a slot can have: the original length over the frequency scale, in single precision."""
+    return int(single(single(original) / scale))
 
 
 def freq_scale(factor: float) -> float:
     """1 / factor as ``--rope-scale`` makes it: each step in single precision (common/arg.cpp)."""
-    return _single(1.0 / _single(factor))
+    return single(1.0 / single(factor))
 
 
-def _single(value: float) -> float:
+def single(value: float) -> float:
+    """Rounded to single precision."""
     rounded: float = struct.unpack("<f", struct.pack("<f", value))[0]
     return rounded
