@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from ropewalk.errors import EngineError
 from ropewalk.serving.client import Completion, PromptTooLongError, TokenChoice
@@ -20,11 +21,13 @@ BEGIN = "<|begin|>"
 @dataclass
 class FakeServer:
     """``window`` is how many of the last tokens the model remembers, None for all. ``words`` and ``ids``
-    are the vocabulary; servers of one model share it."""
+    are the vocabulary; servers of one model share it. ``thinks``: the template has a ``switch`` for thoughts
+    (Qwen3), ``begins`` one whatever it is told (DeepSeek-R1), or the model thinks unasked (``always``)."""
 
     context: int = 4096
     window: int | None = None
     template: bool = True
+    thinks: str = ""
     begin: bool = True
     end: bool = False
     truncates: bool = False
@@ -49,11 +52,15 @@ class FakeServer:
     def detokenize(self, tokens: Sequence[int]) -> str:
         return "".join(self.words[token] for token in tokens)
 
-    def apply_template(self, messages: Sequence[Mapping[str, str]]) -> str | None:
+    def apply_template(
+        self, messages: Sequence[Mapping[str, str]], *, template_options: Mapping[str, Any] | None = None
+    ) -> str | None:
         if not self.template:
             return None
         turns = "".join(f"<|{message['role']}|>\n{message['content']}<|stop|>\n" for message in messages)
-        return f"{turns}<|assistant|>\n"
+        is_off = self.thinks == "switch" and not (template_options or {}).get("enable_thinking", True)
+        opened = "<think>\n" if self.thinks == "begins" else "<think>\n\n</think>\n\n" * is_off
+        return f"{turns}<|assistant|>\n{opened}"
 
     def complete(
         self,
@@ -97,6 +104,11 @@ class FakeServer:
         if self.answer is not None:
             return self.answer
         text = self.detokenize(tokens)
+        if self.thinks == "always" or (self.thinks and "</think>" not in text):
+            return "<think>" * (self.thinks != "begins") + "Let me see.</think>" + self._recall(text, tokens)
+        return self._recall(text, tokens)
+
+    def _recall(self, text: str, tokens: tuple[int, ...]) -> str:
         if self.babbles:
             return " the old road led down to the sea." * 20
         seen = self.detokenize(tokens[-self.window :]) if self.window else text

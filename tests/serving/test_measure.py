@@ -218,6 +218,23 @@ def test_planted_faults_are_told_apart(bench: Bench, fault: dict[str, Any], outc
     assert run.arms[0].effective_context_absolute is None
 
 
+@pytest.mark.parametrize("thinks", ["switch", "begins"])
+def test_thinking_is_switched_off_and_said_to_be(bench: Bench, thinks: str) -> None:
+    bench.faults = [{"thinks": thinks}]
+    run = bench.measure(replace(SMALL, form="chat"), arms=("shipped",))
+    assert outcomes(run, "shipped", 700) == ["hit"] * 5
+    assert "thinking_off" in [finding.code for finding in run.arms[0].findings]
+    assert "thinking_came_back" not in [finding.code for finding in run.findings]
+
+
+def test_thoughts_that_come_unasked_are_told(bench: Bench) -> None:
+    bench.faults = [{"thinks": "always"}]
+    run = bench.measure(replace(SMALL, form="chat"), arms=("shipped",))
+    assert outcomes(run, "shipped", 700) == ["hit"] * 5  # what follows the thought
+    (told,) = [finding for finding in run.findings if finding.code == "thinking_came_back"]
+    assert (told.severity, told.where) == ("warning", {"arm": "shipped", "answers": 10, "of": 10})
+
+
 def test_a_server_that_dies_ends_its_arm_only(bench: Bench) -> None:
     bench.faults = [{"dies_after": 4}]
     run = bench.measure(arms=("shipped", "yarn:1.5"))

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, Protocol, Self
 
 from ropewalk.errors import EngineError, UsageError
-from ropewalk.findings import Finding
+from ropewalk.findings import Finding, Severity
 from ropewalk.planner.plan import prompt_work
 from ropewalk.planner.records import Launch
 from ropewalk.serving.arms import Arm
@@ -59,6 +59,10 @@ class Server(Protocol):
     def require_alive(self) -> None: ...
 
 
+_THINKING = {
+    "off": "asked without thinking, by the switch of its chat template (enable_thinking false)",
+    "closed": "asked without thinking: its chat template begins a thought, which the prompt ends at once",
+}
 StartServer = Callable[[LaunchSpec, Path], Server]
 
 
@@ -93,7 +97,7 @@ class ArmRun:
         session, plan = self.session, self.arm.plan
         session.emit(ArmStarted(self.arm.name, self.arm.label, plan.context_len))
         if plan.rope.decision == "refuse":
-            self._find("arm_refused", f"{self.arm.label} cannot be served: {plan.rope.reason}")
+            self._tell("arm_refused", "error", f"{self.arm.label} cannot be served: {plan.rope.reason}")
             session.end(self.result)
             return
         spec = launch_spec(
@@ -107,7 +111,7 @@ class ArmRun:
                 finally:
                     self._note(samples=thinned(sampler.samples))
         except EngineError as error:
-            self._find("arm_failed", f"{self.arm.label} failed: {error.message}", log=str(log_path))
+            self._tell("arm_failed", "error", f"{self.arm.label} failed: {error.message}", log=str(log_path))
         session.end(self.result)
 
     def _examine(self, server: Server, sampler: MemorySampler) -> None:
@@ -142,6 +146,8 @@ class ArmRun:
         builder = Builder(vocabulary, frame, session.settings.haystack)
         exam = Exam(self.arm.name, server.client, builder, server.report.context_len, identity)
         self._require_same(exam)
+        if frame.thinking in _THINKING:
+            self._tell("thinking_off", "info", f"{self.arm.label}: {_THINKING[frame.thinking]}")
         return exam
 
     def _require_same(self, exam: Exam) -> None:
@@ -236,8 +242,8 @@ class ArmRun:
         self.result = replace(self.result, **changes)
         self.session.save(self.result)
 
-    def _find(self, code: str, message: str, **where: Any) -> None:
-        finding = Finding(code, "error", message, {"arm": self.arm.name, **where})
+    def _tell(self, code: str, severity: Severity, message: str, **where: Any) -> None:
+        finding = Finding(code, severity, message, {"arm": self.arm.name, **where})
         self._note(findings=(*self.result.findings, finding))
 
 

@@ -87,8 +87,14 @@ class ServerClient(Protocol):
     def detokenize(self, tokens: Sequence[int]) -> str:
         """Token ids to text."""
 
-    def apply_template(self, messages: Sequence[Message]) -> str | None:
-        """The prompt that a chat comes to, open for the answer; None where there is no template."""
+    def apply_template(
+        self, messages: Sequence[Message], *, template_options: Mapping[str, Any] | None = None
+    ) -> str | None:
+        """The prompt that a chat comes to, open for the answer; None where there is no template.
+
+        ``template_options`` are handed to the template (``chat_template_kwargs``); what it does not know it
+        ignores.
+        """
 
     def complete(
         self,

@@ -8,6 +8,7 @@ from itertools import combinations
 from ropewalk.findings import Finding
 from ropewalk.serving.recall.statistics import LengthScore, mcnemar, smallest_detectable_drop
 from ropewalk.serving.recall.summary import by_length
+from ropewalk.serving.recall.thinking import has_thought
 from ropewalk.serving.records import JUDGED, ArmResult, Comparison, PairedRecall, Trial
 
 Trials = Mapping[str, Sequence[Trial]]  # by arm, in the order of the arms
@@ -42,7 +43,12 @@ def compare(arms: Sequence[ArmResult], trials: Trials, *, target_len: int) -> Co
 
 def compare_findings(arms: Sequence[ArmResult], trials: Trials) -> tuple[Finding, ...]:
     """What a reader must know before believing the comparison."""
-    return (*_few_trials(trials), *_inactive(arms, trials), *_short_text(arms, trials))
+    return (
+        *_few_trials(trials),
+        *_inactive(arms, trials),
+        *_short_text(arms, trials),
+        *_thoughts(arms, trials),
+    )
 
 
 def _pair(first: Sequence[Trial], second: Sequence[Trial], *, length: int) -> PairedRecall | None:
@@ -181,3 +187,18 @@ def _short_text(arms: Sequence[ArmResult], trials: Trials) -> Iterable[Finding]:
             f"{count} pairs at {shortest:,} tokens: {hidden} on short text by {arm.label} would go unseen",
             {"arm": arm.arm, "length": shortest, "pairs": count},
         )
+
+
+def _thoughts(arms: Sequence[ArmResult], trials: Trials) -> Iterable[Finding]:
+    """Thinking is switched off in the prompt; an answer with a thought in it shows that it was not."""
+    for arm in arms:
+        own = [trial for trial in trials.get(arm.arm, ()) if trial.answer]
+        count = sum(has_thought(trial.answer) for trial in own)
+        if count:
+            yield Finding(
+                "thinking_came_back",
+                "warning",
+                f"{arm.label} thought in {count} of {len(own)} answers, though it was asked not to: what it "
+                "recalls is that of its thoughts, and needs a larger --answer-tokens",
+                {"arm": arm.arm, "answers": count, "of": len(own)},
+            )

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from ropewalk.serving.client import Completion
-from ropewalk.serving.recall.judge import after_thinking, judge, normalise, score
+from ropewalk.serving.recall.judge import judge, normalise, score
 from ropewalk.serving.recall.prompt import Prompt
 from ropewalk.serving.recall.tasks import TASKS, Question
 from ropewalk.serving.records import Outcome
@@ -50,21 +50,6 @@ def test_exact_copy_is_compared_character_by_character() -> None:
 
 def test_thousands_separators_only_where_they_group() -> None:
     assert normalise("1,234,567 and 1,23 and 12,3456") == "1234567 and 1,23 and 12,3456"
-
-
-@pytest.mark.parametrize(
-    ("content", "reasoning", "answer"),
-    [
-        ("", "... long ...", None),
-        ("<think>the number is 48213 but let me", "", None),
-        ("<think>x</think>48213", "", "48213"),
-        ("48213", "...", "48213"),
-        ("it was there</think> 48213", "", " 48213"),  # the template had opened the thought
-    ],
-)
-def test_only_text_after_a_finished_thought_counts(content: str, reasoning: str, answer: str | None) -> None:
-    """kekzl/imp#1442, scitix/sieval#11."""
-    assert after_thinking(content, reasoning=reasoning) == answer
 
 
 @pytest.mark.parametrize(

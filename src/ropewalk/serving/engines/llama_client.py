@@ -81,13 +81,16 @@ class LlamaClient(HttpClient):
         """Token ids to text."""
         return str(self._post("/detokenize", {"tokens": list(tokens)})["content"])
 
-    def apply_template(self, messages: Sequence[Message]) -> str | None:
+    def apply_template(
+        self, messages: Sequence[Message], *, template_options: Mapping[str, Any] | None = None
+    ) -> str | None:
         """The chat as one prompt; None where the checkpoint brings no template."""
         if self._model and "tokenizer.chat_template" not in open_checkpoint(self._model).gguf:
             return None
-        return str(
-            self._post("/apply-template", {"messages": [dict(message) for message in messages]})["prompt"]
-        )
+        body: dict[str, Any] = {"messages": [dict(message) for message in messages]}
+        if template_options:
+            body["chat_template_kwargs"] = dict(template_options)
+        return str(self._post("/apply-template", body)["prompt"])
 
     def complete(
         self,

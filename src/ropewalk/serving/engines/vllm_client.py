@@ -87,13 +87,17 @@ class VllmClient(HttpClient):
         """Token ids to text."""
         return str(self._post("/detokenize", {"model": self._name(), "tokens": list(tokens)})["prompt"])
 
-    def apply_template(self, messages: Sequence[Message]) -> str | None:
+    def apply_template(
+        self, messages: Sequence[Message], *, template_options: Mapping[str, Any] | None = None
+    ) -> str | None:
         """The chat as one prompt; None where the checkpoint brings no template."""
-        body = {
+        body: dict[str, Any] = {
             "model": self._name(),
             "messages": [dict(message) for message in messages],
             "add_generation_prompt": True,
         }
+        if template_options:
+            body["chat_template_kwargs"] = dict(template_options)
         try:
             tokens = self._post("/tokenize", body)["tokens"]
         except EngineError as error:

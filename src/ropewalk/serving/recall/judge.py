@@ -14,10 +14,9 @@ from dataclasses import dataclass
 from ropewalk.serving.client import Completion
 from ropewalk.serving.recall.prompt import Prompt
 from ropewalk.serving.recall.tasks import Task
+from ropewalk.serving.recall.thinking import after_thinking
 from ropewalk.serving.records import Outcome
 
-_THOUGHT_ENDS = re.compile(r"</think(?:ing)?>|\[/THINK\]", re.IGNORECASE)
-_THOUGHT_BEGINS = re.compile(r"<think(?:ing)?>|\[THINK\]", re.IGNORECASE)
 _GROUPED = re.compile(r"(?<!\d)\d{1,3}(?:[,'’\u202f]\d{3})+(?!\d)")  # thousands separators
 _MARKDOWN = re.compile(r"[*_`~]+")
 
@@ -77,17 +76,6 @@ def score(
     if not exact and (stray := _stray(text, expected)):
         return Verdict("miss", f"the answer also gives {stray}", found)
     return Verdict("hit", None, found)
-
-
-def after_thinking(text: str, *, reasoning: str = "") -> str | None:
-    """The answer proper: what follows the last closing tag; None where a thought was not finished.
-
-    ``reasoning`` is what a server returns apart from the answer; with nothing beside it there is none.
-    """
-    answer = _THOUGHT_ENDS.split(text)[-1]
-    if _THOUGHT_BEGINS.search(answer) or (reasoning and not answer.strip()):
-        return None
-    return answer
 
 
 def normalise(text: str) -> str:

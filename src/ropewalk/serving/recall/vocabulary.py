@@ -5,11 +5,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from ropewalk.errors import UsageError
+from ropewalk.serving.recall.thinking import open_thought
 
 Form = Literal["prefill", "chat", "completion"]
+Thinking = Literal["off", "closed", "unknown"]
 
 _PLACE = "ropewalk-place-of-the-text"
 
@@ -19,7 +21,9 @@ class Tokenizing(Protocol):
 
     def tokenize(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]: ...
 
-    def apply_template(self, messages: Sequence[Mapping[str, str]]) -> str | None: ...
+    def apply_template(
+        self, messages: Sequence[Mapping[str, str]], *, template_options: Mapping[str, Any] | None = None
+    ) -> str | None: ...
 
 
 @dataclass(slots=True)
@@ -70,11 +74,16 @@ class Frame:
 
     ``prefill`` opens the answer inside the assistant's turn, as RULER does; ``chat`` leaves the whole
     answer to the model; ``completion`` is for base models, which have no template.
+
+    ``thinking`` says how thoughts are kept out: ``off`` by the template's own switch, ``closed`` where the
+    template begins a thought whatever it is told and the prompt ends it at once, ``unknown`` where the
+    template knows of no thoughts.
     """
 
     form: Form
     before: str
     after: str
+    thinking: Thinking = "unknown"
 
     @property
     def sha256(self) -> str:
@@ -83,16 +92,23 @@ class Frame:
 
 
 def make_frame(server: Tokenizing, form: Form) -> Frame:
-    """The frame of a form; a model without a chat template gets ``completion`` instead.
+    """The frame of a form, without thoughts; a model without a chat template gets ``completion`` instead.
 
     Raises :class:`UsageError` where the template does not show the user's text once, as it is.
     """
-    rendered = None
-    if form != "completion":
-        rendered = server.apply_template([{"role": "user", "content": _PLACE}])
+    rendered = None if form == "completion" else _rendered(server, enable_thinking=False)
     if rendered is None:
         return Frame("completion", "", "")
     if rendered.count(_PLACE) != 1:
         raise UsageError("the chat template does not pass the user's text on as it is", code="chat_template")
     before, after = rendered.split(_PLACE)
-    return Frame(form, before, after)
+    if closing := open_thought(after):
+        return Frame(form, before, f"{after.rstrip()}\n\n{closing}\n\n", "closed")
+    is_switched = rendered != _rendered(server, enable_thinking=True)
+    return Frame(form, before, after, "off" if is_switched else "unknown")
+
+
+def _rendered(server: Tokenizing, *, enable_thinking: bool) -> str | None:
+    """A chat of one message; the option is that of Qwen3's template, which most later ones share."""
+    message = {"role": "user", "content": _PLACE}
+    return server.apply_template([message], template_options={"enable_thinking": enable_thinking})
