@@ -12,6 +12,7 @@ from ropewalk import core
 from ropewalk.cli import output
 from ropewalk.cli.command import Command, checkpoint_argument, option
 from ropewalk.cli.params import COUNT, FILE, context_option, plan_options, request_fields
+from ropewalk.cli.spread import spread_options, take_spread
 from ropewalk.findings import has_error
 from ropewalk.serving.live import Watch
 from ropewalk.serving.service import ServeSettings, Service, start_service
@@ -29,6 +30,7 @@ _SERVER, _LOOK_SECONDS = "The server", 1.0
         ropewalk serve model.gguf --context 32k
         ropewalk serve ./Qwen3-8B --context 128k --memory 48GiB --port 8000 --verify
         ropewalk serve model.gguf --context 32k --detach
+        ropewalk serve ./Llama-70B --context 64k --nodes 2 --node-addresses 10.0.0.1,10.0.0.2
     """,
 )
 @checkpoint_argument
@@ -61,6 +63,7 @@ _SERVER, _LOOK_SECONDS = "The server", 1.0
 @option(
     "--detach", is_flag=True, group=_SERVER, help="Leave it running: see ropewalk servers, ropewalk stop."
 )
+@spread_options
 @plan_options
 def command(
     checkpoint: str,
@@ -91,6 +94,7 @@ def command(
         ready_timeout=ready_timeout,
         verify=verify,
         force=force,
+        spread=take_spread(options),
     )
     inspection = core.inspect(checkpoint)
     plan = core.plan(

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ropewalk.errors import EngineError, EngineFailedError
-from ropewalk.serving.process import descendants, send
+from ropewalk.serving.process import descendants, in_words, send
 from ropewalk.serving.warden import KILL_SECONDS
 
 _WARDEN = (sys.executable, "-P", "-m", "ropewalk.serving.warden")  # -P: not from the working folder
@@ -21,15 +21,22 @@ _SLACK_SECONDS = 10.0  # for the warden itself on a busy machine
 class EngineProcess:
     """An engine that was started. Its output goes to ``log_path``; ``pid`` is the engine's own.
 
+    The log begins with ``command``, ``argv`` itself unless that stands for another.
     Raises :class:`EngineError` where the log cannot be written, :class:`EngineFailedError` where the
     program cannot be run.
     """
 
     def __init__(
-        self, argv: Sequence[str], *, env: Mapping[str, str], log_path: Path, grace_seconds: float
+        self,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str],
+        log_path: Path,
+        grace_seconds: float,
+        command: Sequence[str] | None = None,
     ) -> None:
         self._patience = grace_seconds + KILL_SECONDS + _SLACK_SECONDS
-        _begin_log(log_path, argv)
+        _begin_log(log_path, command or argv)
         with log_path.open("ab") as log:
             self._warden = subprocess.Popen(
                 [*_WARDEN, str(grace_seconds), *argv],
@@ -49,7 +56,7 @@ class EngineProcess:
     def ended(self) -> str | None:
         """How the engine ended, in words; None while it runs."""
         status = self._warden.poll()
-        return None if status is None else _in_words(status)
+        return None if status is None else in_words(status)
 
     def wait(self, seconds: float) -> bool:
         """Wait at most so long for the engine to end by itself; whether it did."""
@@ -102,13 +109,3 @@ def _begin_log(path: Path, argv: Sequence[str]) -> None:
             code="log_unwritable",
             where={"file": str(path)},
         ) from error
-
-
-def _in_words(status: int) -> str:
-    number = status - 128 if status > 128 else -status
-    if number <= 0:
-        return f"with status {status}"
-    try:
-        return f"by {signal.Signals(number).name}"
-    except ValueError:
-        return f"with status {status}"

@@ -17,7 +17,9 @@ from ropewalk.serving.client import ServerClient
 from ropewalk.serving.engine_process import EngineProcess
 from ropewalk.serving.engines import adapter_of
 from ropewalk.serving.engines.adapter import Adapter
+from ropewalk.serving.group import CAUSE_SECONDS, RunningNode, arguments_of, lost_node, running_nodes
 from ropewalk.serving.logtail import LogTail
+from ropewalk.serving.members import members_of
 from ropewalk.serving.ports import connect_host, free_port, require_free
 from ropewalk.serving.records import LaunchSpec
 from ropewalk.serving.report import ServerReport
@@ -34,7 +36,8 @@ OnLog = Callable[[str], None]
 class RunningServer:
     """A server that has answered; leaving it as a context manager stops it and all of its processes.
 
-    ``pid`` is the engine's own process, ``ready_seconds`` the time from its start to its first token.
+    ``pid`` is the engine's own process, ``ready_seconds`` the time from its start to its first token. Of a
+    group ``pid`` is the process that watches ``nodes``, those that were started from here.
     """
 
     spec: LaunchSpec
@@ -47,6 +50,7 @@ class RunningServer:
     findings: tuple[Finding, ...]
     _process: EngineProcess
     _is_ours: bool = True
+    nodes: tuple[RunningNode, ...] = ()
 
     def __enter__(self) -> Self:
         return self
@@ -91,15 +95,17 @@ def start(
     grace_seconds: float = GRACE_SECONDS,
     on_log: OnLog | None = None,
     allow_other_context: bool = False,
+    launcher: str | None = None,
 ) -> RunningServer:
     """Start the server and return it once it has answered a request with the context that was planned.
 
     A ``port`` of 0 takes a free one. ``ready_timeout`` in seconds is by default what the engine may need
     for a large model; one that dies is noticed at once. ``on_log`` gets each line that the engine prints
     until then. Where the server reports another context than planned it is stopped again, unless
-    ``allow_other_context``: then a finding says so. Raises :class:`EngineError` (``port_in_use``,
-    ``log_unwritable``, ``slot_context_capped``), :class:`EngineFailedError` with the engine's own reason,
-    and :class:`EngineTimeoutError`.
+    ``allow_other_context``: then a finding says so. Of several nodes those of this machine are started, and
+    the others by ``launcher`` if given; all are watched, and one that is lost ends all. Raises
+    :class:`EngineError` (``port_in_use``, ``log_unwritable``, ``slot_context_capped``),
+    :class:`EngineFailedError` with the engine's own reason, and :class:`EngineTimeoutError`.
     """
     spec = _with_port(spec)
     require_free(spec.port, host=spec.host)
@@ -107,10 +113,11 @@ def start(
     with _argv_of(spec) as argv:
         began = time.monotonic()
         process = EngineProcess(
-            (*adapter.program(spec.build), *argv),
+            _command(spec, argv, launcher=launcher, log_path=log_path, grace_seconds=grace_seconds),
             env=_environment(spec, adapter),
             log_path=log_path,
             grace_seconds=grace_seconds,
+            command=(*adapter.program(spec.build), *argv),
         )
         client = adapter.client(f"http://{_authority(spec)}", model=spec.model)
         deadline = began + (adapter.READY_SECONDS if ready_timeout is None else ready_timeout)
@@ -132,6 +139,7 @@ def start(
         client=client,
         findings=findings,
         _process=process,
+        nodes=running_nodes(start_up.log.lines),
     )
 
 
@@ -174,7 +182,7 @@ class _StartUp:
                 left = max(self.deadline - time.monotonic(), 1.0)
                 self.client.complete(tokens, max_tokens=1, cache_prompt=False, timeout_seconds=left)
         except EngineError:
-            if self.process.wait(_DYING_SECONDS):
+            if self.process.wait(_dying_seconds(self.spec)):
                 raise self._failure("at its first request") from None
             raise
         return names
@@ -205,13 +213,24 @@ class _StartUp:
 
 
 def _failure(spec: LaunchSpec, process: EngineProcess, log: LogTail, when: str) -> EngineFailedError:
+    """Of a group, what became of the node that was lost first, in that node's own words."""
     log.read_new()
+    lost = lost_node(log.lines)
+    who, how = spec.build.name, f"ended {process.ended()}"
+    where: dict[str, object] = {"log": str(log.path)}
+    if lost:
+        who, how = f"node {lost.node} at {lost.address}", lost.how
+        where = {"log": str(lost.log_path), "node": lost.node, "address": lost.address}
+        log = LogTail(lost.log_path)
+        log.read_new()
     reason = adapter_of(spec.build).root_error(log.lines)
     said = reason or f"it gave no reason; its log ends:\n{log.last(_TAIL_LINES)}"
-    return EngineFailedError(
-        f"{spec.build.name} ended {process.ended()} {when}: {said}",
-        where={"log": str(log.path), "reason": reason},
-    )
+    return EngineFailedError(f"{who} {how} {when}: {said}", where={**where, "reason": reason})
+
+
+def _dying_seconds(spec: LaunchSpec) -> float:
+    """A group ends when its other nodes have, too."""
+    return _DYING_SECONDS + (CAUSE_SECONDS + GRACE_SECONDS if spec.nodes else 0.0)
 
 
 def _context_finding(spec: LaunchSpec, reported: int) -> Finding | None:
@@ -231,8 +250,24 @@ def _with_port(spec: LaunchSpec) -> LaunchSpec:
     if spec.port != 0:
         return spec
     port = free_port(spec.host)
-    at = spec.argv.index("--port") + 1
-    return replace(spec, port=port, argv=(*spec.argv[:at], str(port), *spec.argv[at + 1 :]))
+    nodes = tuple(replace(node, argv=_on_port(node.argv, port)) for node in spec.nodes)
+    return replace(spec, port=port, argv=_on_port(spec.argv, port), nodes=nodes)
+
+
+def _on_port(argv: tuple[str, ...], port: int) -> tuple[str, ...]:
+    at = argv.index("--port") + 1
+    return (*argv[:at], str(port), *argv[at + 1 :])
+
+
+def _command(
+    spec: LaunchSpec, argv: tuple[str, ...], *, launcher: str | None, log_path: Path, grace_seconds: float
+) -> tuple[str, ...]:
+    """The engine, or the group of its nodes in its place."""
+    program = adapter_of(spec.build).program(spec.build)
+    if not spec.nodes:
+        return (*program, *argv)
+    members = members_of(spec, program=program, launcher=launcher, log_path=log_path.absolute())
+    return arguments_of(members, grace_seconds=grace_seconds)
 
 
 @contextlib.contextmanager

@@ -18,9 +18,12 @@ from ropewalk.planner.records import DeviceShare, Plan
 from ropewalk.serving.devices import find_devices
 from ropewalk.serving.engines import with_devices
 from ropewalk.serving.engines.known_flags import known_flags, unknown_flags
+from ropewalk.serving.members import nodes_here
 from ropewalk.serving.ports import require_free
 from ropewalk.serving.process import largest_process
+from ropewalk.serving.reach import reach_checks
 from ropewalk.serving.records import LaunchSpec
+from ropewalk.serving.spread import HERE, Spread
 from ropewalk.units import format_bytes
 
 _TOKENIZERS = ("tokenizer.json", "tokenizer.model", "tekken.json", "vocab.json", "tokenizer_config.json")
@@ -61,6 +64,7 @@ class _Flight:
     plan: Plan
     spec: LaunchSpec
     inspection: Inspection
+    spread: Spread
 
     @property
     def model(self) -> Path:
@@ -71,16 +75,22 @@ class _Flight:
         return self.spec.build.engine == "llama-server"
 
 
-def preflight(plan: Plan, spec: LaunchSpec, inspection: Inspection) -> tuple[PreflightItem, ...]:
+def preflight(
+    plan: Plan, spec: LaunchSpec, inspection: Inspection, *, spread: Spread = HERE
+) -> tuple[PreflightItem, ...]:
     """Every check, in the order in which a start would fail."""
-    return tuple(checks(plan, spec, inspection))
+    return tuple(checks(plan, spec, inspection, spread=spread))
 
 
-def checks(plan: Plan, spec: LaunchSpec, inspection: Inspection) -> Iterator[PreflightItem]:
+def checks(
+    plan: Plan, spec: LaunchSpec, inspection: Inspection, *, spread: Spread = HERE
+) -> Iterator[PreflightItem]:
     """The same one by one, each when it has been made; asking an engine for its flags takes a moment."""
-    flight = _Flight(plan, spec, inspection)
+    flight = _Flight(plan, spec, inspection, spread)
     for name, check in _CHECKS.items():
         yield PreflightItem(name, *check(flight))
+    for name, reach in reach_checks(plan.request, spec, spread).items():
+        yield PreflightItem(name, *reach())
 
 
 def require_passed(items: Sequence[PreflightItem]) -> None:
@@ -136,7 +146,7 @@ def _memory(flight: _Flight) -> tuple[bool | None, str]:
     """What is free now against the upper end of the plan, on the device that lacks most."""
     free = {device.id: device.free_bytes for device in find_devices()}
     needs: dict[str, int] = {}
-    for share in flight.plan.memory.per_device:
+    for share in _shares_here(flight):
         needs[_device_id(share)] = needs.get(_device_id(share), 0) + _need(share)
     lacks = {name: need - (free.get(name) or 0) for name, need in needs.items()}
     if not needs or any(free.get(name) is None for name in needs):
@@ -148,6 +158,19 @@ def _memory(flight: _Flight) -> tuple[bool | None, str]:
     other = largest_process() if name == "cpu" else None
     holder = f"; process {other.pid} ({other.name}) holds {format_bytes(other.bytes)}" if other else ""
     return False, said + holder
+
+
+def _shares_here(flight: _Flight) -> list[DeviceShare]:
+    """What this machine has to hold: not what other nodes, Ray or RPC servers do."""
+    if flight.spread.executor == "ray":
+        return []
+    here = nodes_here(flight.spec, flight.spread.launcher)
+    return [
+        share
+        for share in flight.plan.memory.per_device
+        if not share.device.startswith("rpc")
+        and (not flight.spec.nodes or share.place is None or share.place.node in here)
+    ]
 
 
 def _device_id(share: DeviceShare) -> str:
@@ -176,18 +199,32 @@ def _devices(flight: _Flight) -> tuple[bool | None, str]:
     """Whether the engine has the devices of the plan, and can deal the model out to them."""
     if flight.reads_gguf:
         return _llama_devices(flight)
-    request = flight.plan.request
-    ranks = request.tensor_parallel * request.pipeline_parallel
+    request, nodes = flight.plan.request, len(flight.spec.nodes) or 1
+    ranks = request.tensor_parallel * request.pipeline_parallel * request.data_parallel
     if ranks == 1:
         return True, "one device"
     heads = flight.inspection.value("num_attention_heads")
     if isinstance(heads, int) and heads % request.tensor_parallel:
         return False, f"{heads} attention heads cannot be divided by {request.tensor_parallel}"
-    on_cpu = request.device == "cpu" or flight.spec.build.devices == ("cpu",)
-    places = _numa_nodes() if on_cpu else sum(device.kind == "gpu" for device in find_devices())
+    if flight.spread.executor == "ray":
+        return None, f"{ranks} ranks, for which Ray finds the devices"
+    per_node = ranks // nodes
+    if request.device == "cpu" or flight.spec.build.devices == ("cpu",):
+        return _cores(flight, per_node)
+    here = per_node * (len(nodes_here(flight.spec, flight.spread.launcher)) or 1)
+    gpus = sum(device.kind == "gpu" for device in find_devices())
+    return gpus >= here, f"{here} ranks{'' if nodes == 1 else ' here'}, {gpus} GPUs"
+
+
+def _cores(flight: _Flight, ranks: int) -> tuple[bool | None, str]:
+    """vLLM binds each rank of a node to a NUMA node's cores, unless it is told to bind none."""
+    if flight.spec.env.get("VLLM_CPU_OMP_THREADS_BIND") == "nobind":
+        return True, f"{ranks} ranks, not bound to cores"
+    places = _numa_nodes()
     if places is None:
         return None, f"{ranks} ranks; the system does not say how many NUMA nodes it has"
-    return places >= ranks, f"{ranks} ranks, {places} {'NUMA nodes' if on_cpu else 'GPUs'}"
+    unbound = "" if places >= ranks else "; --threads N binds none, and gives each N threads"
+    return places >= ranks, f"{ranks} ranks, {places} NUMA nodes{unbound}"
 
 
 def _llama_devices(flight: _Flight) -> tuple[bool | None, str]:

@@ -56,6 +56,17 @@ def send(pids: Iterable[int], number: signal.Signals) -> None:
             os.kill(pid, number)
 
 
+def in_words(status: int) -> str:
+    """An exit status for a person; a signal is told by -n (of a child) or 128 + n (as a shell has it)."""
+    number = status - 128 if status > 128 else -status
+    if number <= 0:
+        return f"with status {status}"
+    try:
+        return f"by {signal.Signals(number).name}"
+    except ValueError:
+        return f"with status {status}"
+
+
 @dataclass(frozen=True, slots=True)
 class LargeProcess:
     """A process and its resident memory."""

@@ -17,7 +17,10 @@ from ropewalk.planner.records import Plan
 from ropewalk.serving.detached import DetachedServer, leave_running
 from ropewalk.serving.engines import launch_spec, pick_engine
 from ropewalk.serving.launcher import RunningServer, start
+from ropewalk.serving.members import by_hand
 from ropewalk.serving.preflight import PreflightItem, preflight, require_passed
+from ropewalk.serving.records import LaunchSpec
+from ropewalk.serving.spread import HERE, Spread
 from ropewalk.serving.verify import NOT_VERIFIED, Verification, ask_unscaled, printed_scaling, verify
 
 Say = Callable[[str], None]
@@ -28,7 +31,8 @@ class ServeSettings:
     """How a planned server is started; None takes the engine's own port, or a log in the user's folder.
 
     A ``port`` of 0 takes a free one. ``verify`` fills the context and asks an unscaled twin, see
-    :mod:`ropewalk.serving.verify`. ``force`` starts in spite of a failed check.
+    :mod:`ropewalk.serving.verify`. ``force`` starts in spite of a failed check. ``spread`` says where the
+    nodes of a plan for several machines are.
     """
 
     host: str = "127.0.0.1"
@@ -39,6 +43,7 @@ class ServeSettings:
     ready_timeout: float | None = None
     verify: bool = False
     force: bool = False
+    spread: Spread = HERE
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,17 +91,28 @@ def start_service(
     """
     _require_positive(plan)
     build = pick_engine(plan.request.engine, path=settings.engine_path)
-    spec = launch_spec(plan, build=build, host=settings.host, port=settings.port, threads=settings.threads)
-    checks = preflight(plan, spec, inspection)
+    spread = settings.spread
+    spec = launch_spec(
+        plan,
+        build=build,
+        host=settings.host,
+        port=settings.port,
+        threads=settings.threads,
+        spread=spread,
+    )
+    _require_addresses(spec, spread)
+    checks = preflight(plan, spec, inspection, spread=spread)
     if not settings.force:
         require_passed(checks)
     log_path = settings.log_path or default_log_path()
     unscaled = None
-    if settings.verify and plan.rope.decision == "scale":
+    if settings.verify and plan.rope.decision == "scale" and not spec.nodes:
         say("asking the model without scaling")
         unscaled = ask_unscaled(plan, inspection, spec, threads=settings.threads, log_path=log_path)
     say(f"starting {build.name} {build.version or ''}; its log: {log_path}")
-    server = start(spec, log_path=log_path, ready_timeout=settings.ready_timeout)
+    for node in by_hand(spec, spread.launcher):
+        say(f"on {node.address}: {node.command}")
+    server = start(spec, log_path=log_path, ready_timeout=settings.ready_timeout, launcher=spread.launcher)
     try:
         seen = NOT_VERIFIED
         if settings.verify:
@@ -107,6 +123,14 @@ def start_service(
         raise
     findings = (*plan.findings, *server.findings, *printed_scaling(plan, server.report), *seen.findings)
     return Service(plan, checks, server, seen, by_severity(findings))
+
+
+def _require_addresses(spec: LaunchSpec, spread: Spread) -> None:
+    if spec.nodes and not spread.addresses:
+        raise UsageError(
+            f"{len(spec.nodes)} nodes are planned: say where with --node-addresses, this machine's first",
+            where={"flag": "--node-addresses", "nodes": len(spec.nodes)},
+        )
 
 
 def default_log_path() -> Path:

@@ -27,7 +27,7 @@ from ropewalk.serving.process import descendants, is_alive, send
 KILL_SECONDS = 5.0  # how long a killed process may take to leave the process table
 _TERM_SECONDS = 1.0  # workers that outlive their server had its word to stop already
 _POLL_SECONDS = 0.02
-_STOP_SIGNALS = {signal.SIGTERM, signal.SIGINT}
+STOP_SIGNALS = {signal.SIGTERM, signal.SIGINT}
 _PR_SET_PDEATHSIG = 1  # Linux, include/uapi/linux/prctl.h
 _PR_SET_CHILD_SUBREAPER = 36
 
@@ -35,7 +35,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 def main(arguments: Sequence[str]) -> int:
     """Start the engine, wait for a reason to end it, end it; returns its exit status."""
     grace_seconds, *argv = arguments
-    signals = _signal_pipe()
+    signals = signal_pipe()
     prctl = _prctl()
     prctl(_PR_SET_CHILD_SUBREAPER, 1)
     try:
@@ -60,12 +60,12 @@ def _tell(line: str) -> None:
     sys.stdout.flush()
 
 
-def _signal_pipe() -> int:
+def signal_pipe() -> int:
     """A descriptor on which each arriving signal can be read as one byte."""
     readable, writable = os.pipe()
     os.set_blocking(writable, False)
     signal.set_wakeup_fd(writable)
-    for number in (*_STOP_SIGNALS, signal.SIGCHLD):
+    for number in (*STOP_SIGNALS, signal.SIGCHLD):
         signal.signal(number, lambda number, frame: None)
     return readable
 
@@ -86,7 +86,7 @@ def _wait(engine: subprocess.Popen[bytes], *, signals: int, owner: int) -> None:
             if not os.read(owner, 64):
                 return
             watched.remove(owner)
-        if signals in ready and _STOP_SIGNALS & set(os.read(signals, 64)):
+        if signals in ready and STOP_SIGNALS & set(os.read(signals, 64)):
             return
 
 
@@ -95,16 +95,17 @@ def _end(engine: subprocess.Popen[bytes], grace_seconds: float) -> None:
     family = {engine.pid, *descendants(os.getpid())}
     if engine.poll() is None:
         engine.terminate()
-        _wait_until(lambda: engine.poll() is not None, grace_seconds)
+        wait_until(lambda: engine.poll() is not None, grace_seconds)
     family.update(descendants(os.getpid()))
     workers = family - {engine.pid}
     send(_living(engine, workers), signal.SIGTERM)
-    _wait_until(lambda: not _living(engine, workers), _TERM_SECONDS)
+    wait_until(lambda: not _living(engine, workers), _TERM_SECONDS)
     send(_living(engine, family), signal.SIGKILL)
-    _wait_until(lambda: not _living(engine, family), KILL_SECONDS)
+    wait_until(lambda: not _living(engine, family), KILL_SECONDS)
 
 
-def _wait_until(happened: Callable[[], bool], seconds: float) -> None:
+def wait_until(happened: Callable[[], bool], seconds: float) -> None:
+    """Wait at most so long for something to happen."""
     deadline = time.monotonic() + seconds
     while not happened() and time.monotonic() < deadline:
         time.sleep(_POLL_SECONDS)

@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ropewalk.errors import EngineMissingError, UsageError
+from ropewalk.findings import by_severity
 from ropewalk.planner.records import Engine, Launch, Plan
 from ropewalk.serving.engines import llama_server, vllm
 from ropewalk.serving.engines.adapter import Adapter
 from ropewalk.serving.engines.find import find_engines, pick_engine, with_devices
 from ropewalk.serving.records import EngineBuild, LaunchSpec
+from ropewalk.serving.spread import HERE, Spread
 
 __all__ = [
     "Adapter",
@@ -39,10 +41,13 @@ def launch_spec(
     host: str = "127.0.0.1",
     port: int | None = None,
     threads: int | None = None,
+    spread: Spread = HERE,
 ) -> LaunchSpec:
     """Everything needed to start the planned server; ``model`` is the planned checkpoint by default.
 
-    Raises :class:`UsageError` where the plan refuses, or the engine is not the one planned for.
+    Where the plan is for several machines, ``spread`` says which; their addresses are placeholders without.
+    Raises :class:`UsageError` where the plan refuses, the engine is not the one planned for, or cannot be
+    spread so.
     """
     if plan.rope.decision == "refuse":
         raise UsageError(plan.rope.reason, code="plan_refused", where={"context_len": plan.context_len})
@@ -52,7 +57,7 @@ def launch_spec(
             where={"planned": plan.request.engine, "engine": build.engine},
         )
     adapter = adapter_of(build)
-    return adapter.launch_spec(
+    spec = adapter.launch_spec(
         plan,
         build=build,
         model=model or plan.checkpoint,
@@ -60,6 +65,7 @@ def launch_spec(
         port=adapter.DEFAULT_PORT if port is None else port,
         threads=threads,
     )
+    return adapter.over_nodes(spec, spread, num_nodes=plan.request.nodes)
 
 
 def command_of(spec: LaunchSpec) -> str:
@@ -81,6 +87,7 @@ def launch_record(plan: Plan, *, build: EngineBuild | None = None) -> Plan:
     if build is None or (build.devices == ("cpu",) and on_gpu(plan)):
         build = EngineBuild(name=engine, engine=engine, version=None, path=engine)
     spec = launch_spec(plan, build=build)
+    more = (one for one in adapter_of(build).launch_findings(plan) if one not in plan.findings)
     return replace(
         plan,
         launch=Launch(
@@ -90,7 +97,9 @@ def launch_record(plan: Plan, *, build: EngineBuild | None = None) -> Plan:
             env=spec.env,
             command=command_of(spec),
             confirmed_by="rules",
+            nodes=spec.nodes,
         ),
+        findings=by_severity((*plan.findings, *more)),
     )
 
 

@@ -6,9 +6,11 @@ import re
 from collections.abc import Sequence
 from typing import Protocol
 
+from ropewalk.findings import Finding
 from ropewalk.planner.records import Plan
 from ropewalk.serving.client import ServerClient
 from ropewalk.serving.records import EngineBuild, LaunchSpec
+from ropewalk.serving.spread import Spread
 
 
 class Adapter(Protocol):
@@ -29,6 +31,12 @@ class Adapter(Protocol):
         threads: int | None = ...,
     ) -> LaunchSpec:
         """The plan as the engine's arguments."""
+
+    def over_nodes(self, spec: LaunchSpec, spread: Spread, *, num_nodes: int) -> LaunchSpec:
+        """The launch of one server as that of several machines; unchanged where there is one."""
+
+    def launch_findings(self, plan: Plan) -> tuple[Finding, ...]:
+        """What is to be known of the way in which the engine will serve this plan."""
 
     def program(self, build: EngineBuild) -> tuple[str, ...]:
         """What goes before the arguments."""

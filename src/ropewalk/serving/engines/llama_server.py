@@ -11,13 +11,16 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path, PurePath
 
+from ropewalk.errors import UsageError
+from ropewalk.findings import Finding
 from ropewalk.planner.caches import CacheType, find_cache_type
 from ropewalk.planner.engines.llama_server import CACHE_TYPES
 from ropewalk.planner.engines.llama_slots import resolve_slots
 from ropewalk.planner.records import Plan
-from ropewalk.serving.engines import llama_log
+from ropewalk.serving.engines import llama_log, llama_rpc
 from ropewalk.serving.engines.llama_client import LlamaClient
 from ropewalk.serving.records import EngineBuild, LaunchSpec
+from ropewalk.serving.spread import HERE, Spread
 from ropewalk.units import MIB
 
 DEFAULT_PORT = 8080
@@ -77,6 +80,23 @@ def launch_spec(
         num_sequences=slots.num_slots,
         override_context_len=override,
     )
+
+
+def over_nodes(spec: LaunchSpec, spread: Spread, *, num_nodes: int) -> LaunchSpec:
+    """The launch as it is: other machines are RPC servers, which are arguments. Raises :class:`UsageError`
+    for nodes that would run llama-server themselves."""
+    if num_nodes > 1 or spread != HERE:
+        raise UsageError(
+            "llama-server is one process; it uses other machines that run ggml-rpc-server: "
+            "--rpc HOST:PORT,...",
+            where={"nodes": num_nodes, "addresses": list(spread.addresses), "executor": spread.executor},
+        )
+    return spec
+
+
+def launch_findings(plan: Plan) -> tuple[Finding, ...]:
+    """What RPC servers mean for the safety of the machine and the model."""
+    return llama_rpc.findings(plan.request.rpc_servers)
 
 
 def model_name(model: str) -> str:
@@ -151,10 +171,16 @@ def _cache_type(name: str) -> CacheType:
 
 
 def _layers(plan: Plan) -> tuple[str, ...]:
-    """How many layers go to GPUs; without a GPU in the plan, none."""
-    on_gpu = any(share.device.startswith("gpu") for share in plan.memory.per_device)
-    asked = plan.request.gpu_layers
-    return ("-ngl", str((_ALL_LAYERS if asked is None else asked) if on_gpu else 0))
+    """How many layers go to GPUs and RPC servers, in which shares; without any in the plan, none."""
+    request = plan.request
+    offloads = request.rpc_servers or any(share.device.startswith("gpu") for share in plan.memory.per_device)
+    asked = _ALL_LAYERS if request.gpu_layers is None else request.gpu_layers
+    shares = ",".join(f"{share:g}" for share in request.tensor_split)
+    return (
+        *(("--rpc", ",".join(request.rpc_servers)) if request.rpc_servers else ()),
+        *("-ngl", str(asked if offloads else 0)),
+        *(("-ts", shares) if shares else ()),
+    )
 
 
 def _override_flags(model: str, context_len: int) -> tuple[str, str]:

@@ -11,12 +11,14 @@ import shlex
 from collections.abc import Sequence
 from pathlib import PurePath
 
+from ropewalk.findings import Finding
 from ropewalk.planner.engines.vllm import UTILIZATION_PERCENT, batched_tokens
 from ropewalk.planner.machine import Machine
 from ropewalk.planner.records import Plan
-from ropewalk.serving.engines import vllm_log
+from ropewalk.serving.engines import vllm_log, vllm_nodes
 from ropewalk.serving.engines.vllm_client import VllmClient
 from ropewalk.serving.records import EngineBuild, LaunchSpec
+from ropewalk.serving.spread import Spread
 
 DEFAULT_PORT = 8000
 READY_SECONDS = 1800.0  # imports, download, weights, compilation: 106 s for 135M parameters on two cores
@@ -36,7 +38,7 @@ def launch_spec(
     """The arguments that make vLLM allocate and serve what ``plan`` says.
 
     On a CPU the size of the KV cache is always written out: the default, 92 % of all memory, fails on
-    every machine that runs anything else. ``threads`` binds that many cores (CPU only).
+    every machine that runs anything else. ``threads`` is per rank (CPU only).
     """
     request = plan.request
     on_cpu = request.device == "cpu" or build.devices == ("cpu",)
@@ -53,7 +55,7 @@ def launch_spec(
         build=build,
         model=model,
         argv=argv,
-        env={} if threads is None else {"VLLM_CPU_OMP_THREADS_BIND": f"0-{threads - 1}"},
+        env={} if threads is None else _threads(plan, threads),
         host=host,
         port=port,
         context_len=plan.context_len,
@@ -61,6 +63,16 @@ def launch_spec(
         num_sequences=request.num_sequences,
         override_context_len=plan.override_context_len,
     )
+
+
+def over_nodes(spec: LaunchSpec, spread: Spread, *, num_nodes: int) -> LaunchSpec:
+    """One server's launch as that of several machines."""
+    return vllm_nodes.over_nodes(spec, spread, num_nodes=num_nodes)
+
+
+def launch_findings(plan: Plan) -> tuple[Finding, ...]:
+    """Nothing beyond what the plan says."""
+    return ()
 
 
 def program(build: EngineBuild) -> tuple[str, ...]:
@@ -117,6 +129,15 @@ def _parallel(plan: Plan) -> tuple[str, ...]:
             else ()
         ),
     )
+
+
+def _threads(plan: Plan, threads: int) -> dict[str, str]:
+    """One rank is bound to the first cores. Several are left to the system: bound ones need a NUMA node each
+    (utils/ompmultiprocessing.py:118-230, 0.32.0)."""
+    request = plan.request
+    if request.tensor_parallel * request.pipeline_parallel * request.data_parallel == 1:
+        return {"VLLM_CPU_OMP_THREADS_BIND": f"0-{threads - 1}"}
+    return {"VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": str(threads)}
 
 
 def _overrides(plan: Plan) -> tuple[str, ...]:

@@ -1,0 +1,52 @@
+"""The options of a server over several machines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from ropewalk.cli.command import option
+from ropewalk.serving.spread import MASTER_PORT, Spread
+
+_NODES = "Several machines"
+_OPTIONS = (
+    option("--node-addresses", metavar="A,B,...", group=_NODES,
+           help="Where the nodes are, this machine first. Those of this machine are started."),
+    option("--launcher", metavar="TEMPLATE", group=_NODES,
+           help="What starts the other nodes: 'ssh {address}', 'srun -w {address} {argv}'.  "
+           "[default: their commands are printed]"),
+    option("--node-program", metavar="COMMAND", group=_NODES,
+           help="What starts the engine on the others.  [default: vllm]"),
+    option("--master-port", type=click.IntRange(1, 65535), metavar="P", group=_NODES,
+           help=f"Port of the first node where the nodes meet.  [default: {MASTER_PORT}]"),
+    option("--executor", type=click.Choice(["mp", "ray"]), group=_NODES,
+           help="What places the ranks: vLLM itself, or a Ray cluster.  [default: mp]"),
+    option("--ray-address", metavar="HOST:PORT", group=_NODES,
+           help="The Ray cluster.  [default: RAY_ADDRESS]"),
+)  # fmt: skip
+_FIELDS = {
+    "launcher": "launcher",
+    "node_program": "program",
+    "master_port": "master_port",
+    "executor": "executor",
+    "ray_address": "ray_address",
+}
+
+
+def spread_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add them."""
+    for add in reversed(_OPTIONS):
+        command = add(command)
+    return command
+
+
+def take_spread(options: dict[str, Any]) -> Spread:
+    """What was given of them; they are removed from ``options``."""
+    addresses = options.pop("node_addresses") or ""
+    given = {field: options.pop(name) for name, field in _FIELDS.items()}
+    return Spread(
+        addresses=tuple(part.strip() for part in addresses.split(",") if part.strip()),
+        **{field: value for field, value in given.items() if value is not None},
+    )
