@@ -38,7 +38,8 @@ class FakeServer:
     base_url = "http://127.0.0.1:8000"
     ready_seconds = 12.3
     log_path = Path("engine.log")
-    spec = SimpleNamespace(port=8000)
+    spec = SimpleNamespace(port=8000, nodes=())
+    nodes = ()
     report = ServerReport(
         "Qwen3-8B", 131072, 1, 131088, (PrintedBuffer("kv_cache", "CUDA0", 18 * GIB, 5_000_000),)
     )

@@ -21,7 +21,7 @@ from ropewalk.serving.detached import (
     servers_dir,
     stop_detached,
 )
-from ropewalk.serving.process import birth, is_alive
+from ropewalk.serving.process import birth, descendants, is_alive
 
 FAKE = Path(__file__).with_name("fake_llama_server.py")
 # Starts the stand-in for llama-server, leaves it running and ends.
@@ -49,12 +49,12 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         stop_detached(server)
 
 
-def leave(tmp_path: Path, name: str) -> DetachedServer:
+def leave(tmp_path: Path, name: str, starter: str = STARTER) -> DetachedServer:
     """A server that a command of its own has started and left."""
     program = tmp_path / "llama-server"
     program.write_text(f"#!{sys.executable}\n{FAKE.read_text()}")
     program.chmod(0o755)
-    subprocess.run([sys.executable, "-c", STARTER, program, tmp_path / f"{name}.log", name], check=True)
+    subprocess.run([sys.executable, "-c", starter, program, tmp_path / f"{name}.log", name], check=True)
     return find_detached(name)
 
 
@@ -106,3 +106,22 @@ def test_a_process_that_got_the_same_id_is_not_touched(tmp_path: Path) -> None:
 def test_nothing_is_left_running() -> None:
     with pytest.raises(UsageError, match="0 servers that were left running; there are: none"):
         find_detached()
+
+
+def test_a_group_is_stopped_whole(tmp_path: Path) -> None:
+    starter = STARTER.replace(
+        "with start(spec, log_path=Path(log)) as",
+        "from dataclasses import replace\n"
+        "from ropewalk.planner.records import NodeLaunch\n"
+        "pause = ('import signal; signal.pause()',)\n"
+        "other = NodeLaunch(1, '127.0.0.2', f'{sys.executable} -c', pause, {}, '')\n"
+        "spec = replace(spec, nodes=(NodeLaunch(0, '127.0.0.1', 'x', argv, {}, ''), other))\n"
+        "with start(spec, log_path=Path(log), launcher='{argv}') as",
+    )
+    server = leave(tmp_path, "group", starter)
+    assert server.nodes == ("127.0.0.1", "127.0.0.2")
+    family = (server.pid, *descendants(server.pid))
+    assert len(family) == 3  # who watches, and both nodes
+    assert all(map(is_alive, family))
+    stop_detached(server)
+    assert not any(map(is_alive, family))

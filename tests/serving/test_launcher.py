@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import socket
 import stat
@@ -16,6 +17,7 @@ from typing import Any
 import pytest
 
 from ropewalk.errors import EngineError, EngineFailedError, EngineTimeoutError
+from ropewalk.planner.records import NodeLaunch
 from ropewalk.serving.launcher import start
 from ropewalk.serving.process import is_alive
 from ropewalk.serving.records import EngineBuild, LaunchSpec
@@ -164,3 +166,69 @@ def test_a_server_that_dies_while_it_serves(fake_spec: FakeSpec, tmp_path: Path)
             server.client.context_len()
         with pytest.raises(EngineFailedError, match="by SIGKILL while it served"):
             server.require_alive()
+
+
+@pytest.fixture
+def group_spec(fake_spec: FakeSpec) -> FakeSpec:
+    """The stand-in as node 0, and beside it one more process."""
+
+    def spec(*, other: str = "import signal; signal.pause()", **fake: Any) -> LaunchSpec:
+        single = fake_spec(**fake)
+        program = f"{shlex.quote(sys.executable)} -c"
+        nodes = (
+            NodeLaunch(0, "127.0.0.1", "fake", single.argv, {"NODE": "0"}, "fake"),
+            NodeLaunch(1, "127.0.0.2", program, (other,), {"NODE": "1"}, "other"),
+        )
+        return replace(single, nodes=nodes)
+
+    return spec
+
+
+LAUNCHER = "{argv}"  # starts the node's words as they are
+
+
+def test_a_group_is_one_server(group_spec: FakeSpec, tmp_path: Path) -> None:
+    with start(group_spec(), log_path=tmp_path / "log", launcher=LAUNCHER) as server:
+        assert server.report.context_len == 512
+        assert [(node.node, node.address) for node in server.nodes] == [(0, "127.0.0.1"), (1, "127.0.0.2")]
+        assert all(is_alive(node.pid) for node in server.nodes)
+        assert (tmp_path / "log").read_text().startswith("# ")
+        server.require_alive()
+    assert not any(is_alive(node.pid) for node in server.nodes)
+
+
+def test_a_lost_node_ends_the_server_and_is_named(group_spec: FakeSpec, tmp_path: Path) -> None:
+    spec = group_spec(other="import signal; print('last words', flush=True); signal.pause()")
+    with start(spec, log_path=tmp_path / "log", launcher=LAUNCHER) as server:
+        os.kill(server.nodes[1].pid, signal.SIGKILL)
+        assert server.wait(20)
+        with pytest.raises(EngineFailedError) as caught:
+            server.require_alive()
+    assert str(caught.value) == (
+        "node 1 at 127.0.0.2 ended by SIGKILL while it served: it gave no reason; its log ends:\nlast words"
+    )
+    assert caught.value.where == {
+        "log": str(tmp_path / "log-node1"),
+        "node": 1,
+        "address": "127.0.0.2",
+        "reason": None,
+    }
+    assert not is_alive(server.nodes[0].pid)
+
+
+def test_a_node_that_fails_while_the_first_waits_for_it(group_spec: FakeSpec, tmp_path: Path) -> None:
+    spec = group_spec(other="import sys; print('error: no such model'); sys.exit(1)", unready=10**6)
+    with pytest.raises(EngineFailedError, match=r"^node 1 at 127.0.0.2 ended with status 1 while it started"):
+        start(spec, log_path=tmp_path / "log", launcher=LAUNCHER)
+
+
+def test_a_first_node_that_fails_is_quoted_with_its_own_reason(group_spec: FakeSpec, tmp_path: Path) -> None:
+    with pytest.raises(EngineFailedError, match=r"^node 0 at 127.0.0.1 .*: the tensors are of cheese"):
+        start(group_spec(dies="loading"), log_path=tmp_path / "log", launcher=LAUNCHER)
+
+
+def test_death_at_the_first_request_is_told_of_a_group_too(group_spec: FakeSpec, tmp_path: Path) -> None:
+    with pytest.raises(
+        EngineFailedError, match=r"^node 0 at 127.0.0.1 ended by SIGKILL at its first request"
+    ):
+        start(group_spec(dies="request"), log_path=tmp_path / "log", launcher=LAUNCHER)

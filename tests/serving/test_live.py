@@ -8,6 +8,7 @@ from typing import cast
 import pytest
 
 from ropewalk.errors import EngineFailedError, EngineTimeoutError
+from ropewalk.serving.group import RunningNode
 from ropewalk.serving.launcher import RunningServer
 from ropewalk.serving.live import Watch
 from ropewalk.serving.procmem import Resident
@@ -23,6 +24,7 @@ class Server:
     loads: list[ServerLoad | None]
     pid: int = 1
     alive: bool = True
+    nodes: tuple[RunningNode, ...] = ()
 
     @property
     def client(self) -> Server:

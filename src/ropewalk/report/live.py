@@ -8,6 +8,7 @@ from rich.console import RenderableType
 
 from ropewalk.planner.records import Plan
 from ropewalk.report.layout import Parts, labelled
+from ropewalk.report.nodes import nodes_line
 from ropewalk.serving.live import Moment
 from ropewalk.serving.report import ServerLoad
 from ropewalk.units import format_gib, format_seconds, format_tokens
@@ -25,6 +26,8 @@ def live_page(plan: Plan, moment: Moment) -> RenderableType:
         rows.append(("speed", Parts(list(_speed(moment, moment.load)))))
     if moment.memory is not None:
         rows.append(("memory", Parts(list(_memory(plan, moment)))))
+    if moment.nodes:
+        rows.append(("nodes", Parts(nodes_line(moment))))
     return labelled(rows)
 
 

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from ropewalk.planner.records import Plan
 from ropewalk.report.layout import Parts, columns, common_unit, findings_block, in_unit, labelled
+from ropewalk.report.nodes import nodes_block, shares_block
 from ropewalk.report.plan import rope_words, term_name
 from ropewalk.serving.preflight import PreflightItem
 from ropewalk.serving.report import ServerReport
@@ -28,6 +29,8 @@ def serve_page(service: Service, *, stop: str) -> RenderableType:
         ("model", Parts([server.report.model_name, rope_words(plan.rope)])),
         ("context", Parts(list(_context(plan, server.report)))),
         ("memory", _memory(plan, server.report)),
+        *([("devices", shares_block(plan, server.report))] if plan.request.rpc_servers else []),
+        *([("nodes", nodes_block(server))] if server.spec.nodes else []),
         ("checked", checks_block(service.checks)),
         ("verified", Parts(list(_verified(service.verification)) or ["not asked for: --verify"])),
         ("findings", findings_block(service.findings)),

@@ -23,5 +23,10 @@ def servers_page(servers: Sequence[DetachedServer]) -> RenderableType:
         started = server.started[:16].replace("T", " ")
         name, length = Text(server.name, style="bold"), format_tokens(server.context_len)
         table.add_row(name, f"{server.base_url}/v1", length, str(server.pid), started)
-    logs = (Text(f"log of {server.name}: {server.log_path}", style="dim") for server in servers)
+    logs = (Text(_more(server), style="dim") for server in servers)
     return Group(table, *logs)
+
+
+def _more(server: DetachedServer) -> str:
+    nodes = f", nodes at {', '.join(server.nodes)}" if server.nodes else ""
+    return f"log of {server.name}: {server.log_path}{nodes}"

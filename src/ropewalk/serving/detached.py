@@ -25,7 +25,7 @@ class DetachedServer:
     """A server that outlives the command that started it.
 
     ``warden_pid`` and ``warden_birth`` name the process that watches it for good; ``started`` is UTC in
-    ISO 8601.
+    ISO 8601. ``nodes`` are the addresses of a group, which ends and is stopped as one.
     """
 
     name: str
@@ -37,6 +37,7 @@ class DetachedServer:
     context_len: int
     log_path: str
     started: str
+    nodes: tuple[str, ...] = ()
     schema: str = "ropewalk.server/1"
 
     @property
@@ -66,6 +67,7 @@ def leave_running(server: RunningServer) -> DetachedServer:
         context_len=server.report.context_len,
         log_path=str(server.log_path.absolute()),
         started=datetime.now(UTC).isoformat(timespec="milliseconds"),
+        nodes=tuple(node.address for node in server.spec.nodes),
     )
     path = _path(record)
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -250,8 +250,9 @@ def _with_port(spec: LaunchSpec) -> LaunchSpec:
     if spec.port != 0:
         return spec
     port = free_port(spec.host)
-    nodes = tuple(replace(node, argv=_on_port(node.argv, port)) for node in spec.nodes)
-    return replace(spec, port=port, argv=_on_port(spec.argv, port), nodes=nodes)
+    argv = _on_port(spec.argv, port)
+    nodes = (*(replace(first, argv=argv) for first in spec.nodes[:1]), *spec.nodes[1:])  # one node serves
+    return replace(spec, port=port, argv=argv, nodes=nodes)
 
 
 def _on_port(argv: tuple[str, ...], port: int) -> tuple[str, ...]:

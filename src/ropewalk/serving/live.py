@@ -7,11 +7,20 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ropewalk.errors import EngineError
+from ropewalk.serving.group import RunningNode
 from ropewalk.serving.launcher import RunningServer
 from ropewalk.serving.procmem import Resident, resident
 from ropewalk.serving.report import ServerLoad
 
 State = Literal["idle", "busy", "silent"]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeMoment:
+    """A node of a group that is watched from here, and the memory of its processes on this machine."""
+
+    node: RunningNode
+    memory: Resident | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +37,7 @@ class Moment:
     prompt_rate: float | None
     generated_rate: float | None
     memory: Resident | None
+    nodes: tuple[NodeMoment, ...] = ()
 
 
 class Watch:
@@ -60,6 +70,7 @@ class Watch:
             prompt_rate=self._prompt_rate,
             generated_rate=self._generated_rate,
             memory=resident(self._server.pid),
+            nodes=tuple(NodeMoment(node, resident(node.pid)) for node in self._server.nodes),
         )
 
     def _note_rates(self, before: ServerLoad, now: ServerLoad, seconds: float) -> None:

@@ -20,6 +20,7 @@ from ropewalk.serving.launcher import RunningServer, start
 from ropewalk.serving.members import by_hand
 from ropewalk.serving.preflight import PreflightItem, preflight, require_passed
 from ropewalk.serving.records import LaunchSpec
+from ropewalk.serving.shares_seen import share_findings
 from ropewalk.serving.spread import HERE, Spread
 from ropewalk.serving.verify import NOT_VERIFIED, Verification, ask_unscaled, printed_scaling, verify
 
@@ -121,7 +122,9 @@ def start_service(
     except BaseException:  # an interrupt too: nothing may be left
         server.stop()
         raise
-    findings = (*plan.findings, *server.findings, *printed_scaling(plan, server.report), *seen.findings)
+    told = printed_scaling(plan, server.report)
+    shares = share_findings(plan, server.report) if plan.request.rpc_servers else ()
+    findings = (*plan.findings, *server.findings, *told, *shares, *seen.findings)
     return Service(plan, checks, server, seen, by_severity(findings))
 
 
