@@ -12,7 +12,7 @@ from tests.cli import records
 from tests.tui.doubles import OTHER_RUN, RUN, grid_trials, measuring
 from textual.content import Content
 
-from ropewalk.planner.records import Memory, MemoryTerm, Plan
+from ropewalk.planner.records import Memory, MemoryTerm, Plan, Speed
 from ropewalk.report.grid import MARKS
 from ropewalk.serving import events
 from ropewalk.tui.compare import compare_page
@@ -25,6 +25,7 @@ from ropewalk.tui.widgets.heatmap import STYLES
 from ropewalk.tui.widgets.layer_strip import strip
 from ropewalk.tui.widgets.memory_bar import LOOKS, look, stacked
 from ropewalk.tui.widgets.slider import FACTORS, LENGTHS
+from ropewalk.tui.widgets.work_bar import work_lines
 from ropewalk.units import GIB, MIB
 
 
@@ -153,6 +154,31 @@ def test_a_fitted_curve_passes_the_points_that_the_plan_explains() -> None:
     nearest = [curve[min(curve, key=lambda length: abs(length - point.length))] for point in points]
     assert sum(nearest) == pytest.approx(seconds, rel=0.1)  # the pace is that of all points together
     assert curve[12288.0] > 2 * curve[6144.0]  # longer prompts cost more than in proportion
+
+
+@pytest.mark.parametrize(
+    ("speed", "lines"),
+    [
+        (None, []),
+        (
+            Speed("bound", "reading the weights", None, 41.25),
+            ["decode    at most 41.2 tokens/s", "          bound: reading the weights"],
+        ),
+        (
+            Speed("calibrated", "run 1", 300.0, 10.0, 240.0, 360.0, 8.0, 12.0),
+            [
+                "wait      5 min 0 s for the prompt, 4 min 0 s – 6 min 0 s",
+                "decode    10.0 tokens/s, 8.0 – 12.0",
+                "          calibrated: run 1",
+            ],
+        ),
+    ],
+)
+def test_a_speed_says_whether_it_was_measured(speed: Speed | None, lines: list[str]) -> None:
+    plan = records.qwen3_plan()
+    assert plan.compute is not None
+    drawn = [line.plain for line in work_lines(plan, replace(plan.compute, speed=speed), 60)]
+    assert drawn[5:] == lines
 
 
 def test_figures_have_an_arm_each() -> None:

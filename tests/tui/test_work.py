@@ -6,19 +6,23 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.tui.doubles import CPU, GPU, opened, trial
+from tests.tui.doubles import CPU, GPU, RUN, opened, trial
 
 from ropewalk.errors import UsageError
-from ropewalk.inspector.records import LayerGroup
+from ropewalk.inspector.records import Inspection, LayerGroup
+from ropewalk.planner.calibration import Calibration, Rates
 from ropewalk.planner.records import PlanRequest
+from ropewalk.serving import calibrate
 from ropewalk.serving.devices import Device
 from ropewalk.serving.here import Here
 from ropewalk.serving.recall.dice import Dice
 from ropewalk.serving.recall.tasks import TASKS
+from ropewalk.serving.store import RunStore
 from ropewalk.tui.state import Opened
 from ropewalk.tui.work import Work
 from ropewalk.units import GIB
 
+CALIBRATION = Calibration("run of yesterday", 32768, (Rates(300.0, None, None),), 0.8, 1.2, None)
 REQUEST = PlanRequest(context_len=32768, engine="vllm", memory_bytes=48 * GIB, engine_version="0.33.0")
 
 
@@ -49,6 +53,30 @@ def test_the_first_request_is_for_this_machine(work: Work) -> None:
     assert (request.context_len, request.engine, request.device) == (32768, "vllm", "cuda:0")
     assert request.memory_bytes == GPU.memory_bytes
     assert work.first_request(opened(), ()).memory_bytes is None
+
+
+def test_a_measured_speed_is_looked_for_once_until_something_is_measured_or_deleted(
+    work: Work, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[str] = []
+
+    def find(inspection: Inspection, request: PlanRequest, here: Here, *, store: Path) -> Calibration:
+        looked.append(request.cache_type_k)
+        return CALIBRATION
+
+    monkeypatch.setattr(calibrate, "find_calibration", find)
+    plan = work.plan(rotary(), REQUEST)
+    assert plan.compute is not None
+    assert plan.compute.speed is not None
+    assert (plan.compute.speed.source, plan.compute.speed.prefill_seconds) == ("run of yesterday", 300.0)
+    work.plan(rotary(), replace(REQUEST, context_len=16384))
+    work.plan(rotary(), replace(REQUEST, cache_type_k="fp8", cache_type_v="fp8"))
+    assert looked == ["auto", "fp8"]
+    with RunStore(tmp_path / "runs.sqlite3") as store:
+        store.create(RUN)
+    work.stored.forget(RUN.run_id)
+    work.plan(rotary(), REQUEST)
+    assert looked == ["auto", "fp8", "auto"]
 
 
 def test_what_fits_falls_with_every_sequence_more(work: Work) -> None:

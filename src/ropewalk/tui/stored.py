@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +11,9 @@ from ropewalk import core
 from ropewalk.tui.state import Opened
 
 if TYPE_CHECKING:
+    from ropewalk.planner.calibration import Calibration
+    from ropewalk.planner.records import PlanRequest
+    from ropewalk.serving.here import Here
     from ropewalk.serving.records import Measurement, Trial
     from ropewalk.serving.store import RunStore, RunSummary
     from ropewalk.tui.control import Control
@@ -41,6 +44,7 @@ class Stored:
 
     def __init__(self, path: Path | None = None) -> None:
         self._path = path
+        self._speeds: dict[tuple[str, PlanRequest], Calibration | None] = {}
 
     def runs(self) -> tuple[RunSummary, ...]:
         """The stored runs, the newest first. Raises :class:`RunStoreError`."""
@@ -61,6 +65,7 @@ class Stored:
         """Delete a stored run. Raises :class:`RunStoreError`."""
         with self._store() as store:
             store.delete(run_id)
+        self._speeds.clear()
 
     def report(self, run_id: str, kind: str) -> str:
         """A run as ``html``, ``md``, ``csv`` (its trials) or ``json``. Raises :class:`RunStoreError`."""
@@ -82,19 +87,36 @@ class Stored:
         from ropewalk.serving.measure import MeasureSettings, run_measurement
 
         build = pick_engine(core.default_engine(opened.inspection))
-        with self._store() as store:
-            return run_measurement(
-                opened.inspection,
-                model=opened.model,
-                build=build,
-                context_len=order.context_len,
-                arms=order.arms,
-                settings=MeasureSettings(**order.settings),
-                store=store,
-                on_event=control,
-                resume=order.resume,
-                start=control.start,
+        try:
+            with self._store() as store:
+                return run_measurement(
+                    opened.inspection,
+                    model=opened.model,
+                    build=build,
+                    context_len=order.context_len,
+                    arms=order.arms,
+                    settings=MeasureSettings(**order.settings),
+                    store=store,
+                    on_event=control,
+                    resume=order.resume,
+                    start=control.start,
+                )
+        finally:
+            self._speeds.clear()  # the run may have measured one
+
+    def calibration(self, opened: Opened, request: PlanRequest, here: Here) -> Calibration | None:
+        """The speed measured of just this service, at any length.
+
+        Looked for once between measurements: it takes reading weights, which a slider does not wait for.
+        """
+        from ropewalk.serving.calibrate import find_calibration
+
+        service = (opened.source, replace(request, context_len=1))
+        if service not in self._speeds:
+            self._speeds[service] = find_calibration(
+                opened.inspection, request, here, store=self._store_path()
             )
+        return self._speeds[service]
 
     def asked(self, trial: Trial, depths: Sequence[float]) -> Asked | None:
         """What a trial asked, made again from its seed; None where the protocol has changed since."""
@@ -114,6 +136,11 @@ class Stored:
         return Asked(needle, question.text, question.opening)
 
     def _store(self) -> RunStore:
-        from ropewalk.serving.store import RunStore, default_store_path
+        from ropewalk.serving.store import RunStore
 
-        return RunStore(self._path or default_store_path())
+        return RunStore(self._store_path())
+
+    def _store_path(self) -> Path:
+        from ropewalk.serving.store import default_store_path
+
+        return self._path or default_store_path()

@@ -78,7 +78,9 @@ class Work:
         """The plan with its command. Raises :class:`RopewalkError` for what cannot be planned."""
         from ropewalk.serving.here import plan_here
 
-        return plan_here(opened.inspection, request, self._here(request.engine))
+        here = self._here(request.engine)
+        calibration = self.stored.calibration(opened, request, here)
+        return plan_here(opened.inspection, request, here, calibration=calibration)
 
     def _here(self, engine: Engine) -> Here:
         """The engine and the devices of this machine: looked for once, which may take a second."""

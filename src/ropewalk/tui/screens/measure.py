@@ -197,6 +197,7 @@ class MeasureScreen(RecordScreen):
         """The run is over, or could not begin."""
         self._control, self._problem, self._waiting = None, message.problem, False
         self.ropewalk.running.pop("the measurement", None)
+        self.ropewalk.ask()  # its speed may be known now
         self._draw()
 
     def on_measure_screen_told(self, message: Told) -> None:

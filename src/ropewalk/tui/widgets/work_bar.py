@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from textual.content import Content
 from textual.widget import Widget
 
-from ropewalk.planner.records import Compute, Plan
+from ropewalk.planner.records import Compute, Plan, Speed
 from ropewalk.report.verdict import flops
 from ropewalk.tui.style import stylesheet
 from ropewalk.units import format_bytes, format_seconds, format_tokens
@@ -33,10 +33,11 @@ class WorkBar(Widget):
         """The lines."""
         if self._plan is None or self._plan.compute is None:
             return Content("")
-        return Content("\n").join(_lines(self._plan, self._plan.compute, self.size.width))
+        return Content("\n").join(work_lines(self._plan, self._plan.compute, self.size.width))
 
 
-def _lines(plan: Plan, compute: Compute, width: int) -> Iterator[Content]:
+def work_lines(plan: Plan, compute: Compute, width: int) -> Iterator[Content]:
+    """Prefill and how it divides, the scores, one more token, and the time where it is known."""
     prefill = compute.prefill
     yield _labelled("prefill", flops(prefill.linear_flops + prefill.attention_flops_causal))
     yield shares(compute.attention_share, width)
@@ -52,12 +53,29 @@ def _lines(plan: Plan, compute: Compute, width: int) -> Iterator[Content]:
         "one more",
         f"token reads {format_bytes(decode.bytes_per_token)} and takes {flops(decode.flops_per_token)}",
     )
-    if compute.speed and compute.speed.decode_tokens_per_second is not None:
-        most = "at most " if compute.speed.basis == "bound" else ""
-        yield _labelled("decode", f"{most}{compute.speed.decode_tokens_per_second:.1f} tokens/s")
-    if compute.speed and compute.speed.prefill_seconds is not None:
-        least = "at least " if compute.speed.basis == "bound" else ""
-        yield _labelled("wait", f"{least}{format_seconds(compute.speed.prefill_seconds)} for the prompt")
+    if compute.speed is not None:
+        yield from _speed(compute.speed)
+
+
+def _speed(speed: Speed) -> Iterator[Content]:
+    """What a prompt and its answer will take: a bound, or with the range that was measured."""
+    is_bound = speed.basis == "bound"
+    if speed.prefill_seconds is not None:
+        least = "at least " if is_bound else ""
+        ends = (speed.prefill_seconds_low, speed.prefill_seconds_high)
+        words = f"{least}{format_seconds(speed.prefill_seconds)} for the prompt"
+        yield _labelled("wait", words + _range(ends, format_seconds))
+    if speed.decode_tokens_per_second is not None:
+        most = "at most " if is_bound else ""
+        ends = (speed.decode_tokens_per_second_low, speed.decode_tokens_per_second_high)
+        words = f"{most}{speed.decode_tokens_per_second:.1f} tokens/s"
+        yield _labelled("decode", words + _range(ends, "{:.1f}".format))
+    yield Content.styled(f"{'':{_LABEL}}{speed.basis}: {speed.source}", "$grey")
+
+
+def _range(ends: tuple[float | None, float | None], write: Callable[[float], str]) -> str:
+    low, high = ends
+    return "" if low is None or high is None else f", {write(low)} – {write(high)}"
 
 
 def shares(attention: float, width: int) -> Content:
