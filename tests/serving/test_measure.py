@@ -289,6 +289,14 @@ def test_resuming_with_other_weights_or_engine_is_refused(bench: Bench) -> None:
     assert bench.store.load(run.run_id).status == "failed"
 
 
+def test_a_run_at_work_is_not_gone_on_with(bench: Bench) -> None:
+    run = bench.measure(arms=("shipped",), on_event=_stop_after(3))
+    bench.store.update(replace(bench.store.frame(run.run_id), status="running"))  # by this process
+    with pytest.raises(UsageError, match="is being measured by process") as caught:
+        bench.measure(resume=run.run_id)
+    assert caught.value.code == "run_active"
+
+
 def test_arms_that_serve_alike_are_measured_once(bench: Bench) -> None:
     run = bench.measure(arms=("shipped", "auto"), target=4096)
     assert [arm.arm for arm in run.arms] == ["shipped"]

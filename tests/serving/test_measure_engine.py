@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,30 @@ def test_a_small_run_against_the_real_engine(tmp_path: Path, smollm2: Path, embe
     for arm in run.arms:
         _plan_is_met(arm)
         assert [point.length for point in arm.speed] == [320]
+
+
+@pytest.mark.engine
+def test_a_run_that_was_killed_goes_on_where_it_stopped(tmp_path: Path, smollm2: Path) -> None:
+    command = [
+        *(sys.executable, "-m", "ropewalk", "measure", str(smollm2), "--context", "512", "--arm", "shipped"),
+        *("--lengths", "300,301,302", "--depths", "0.2,0.8", "--threads", "1", "--json"),
+        *("--store", str(tmp_path / "runs.sqlite3")),
+    ]
+    with RunStore(tmp_path / "runs.sqlite3") as store:
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as measuring:
+            while not (runs := store.runs()) or runs[0].trials < 2:
+                with suppress(subprocess.TimeoutExpired):
+                    pytest.fail(f"it ended with {measuring.wait(0.05)}")
+            before = store.trials(runs[0].run_id)
+            assert store.runs()[0].status == "running"
+            measuring.kill()
+        assert store.runs()[0].status == "interrupted"
+        done = subprocess.run([*command, "--resume", runs[0].run_id], stdout=subprocess.PIPE, text=True)
+        resumed = jsonio.loads(Measurement, done.stdout)
+        after = store.trials(resumed.run_id)
+    assert (resumed.run_id, resumed.status) == (runs[0].run_id, "finished")
+    assert after[: len(before)] == before  # nothing is asked twice
+    assert [trial.length for trial in after] == [300, 300, 301, 301, 302, 302]
 
 
 @pytest.mark.engine

@@ -11,6 +11,7 @@ import pytest
 from ropewalk.errors import RunStoreError
 from ropewalk.planner.records import RopeDecision
 from ropewalk.serving import store as module
+from ropewalk.serving.owner import this_process
 from ropewalk.serving.records import ArmResult, Machine, Measurement, Trial
 from ropewalk.serving.store import RunStore, trials_csv
 
@@ -115,6 +116,32 @@ def test_runs_are_listed_newest_first(tmp_path: Path) -> None:
         ("b-2", "interrupted", (), 0),
         ("a-1", "running", ("shipped",), 1),
     ]
+
+
+def test_a_run_whose_process_is_gone_was_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The id may be another process's by now: only with its birth it names one."""
+    path, here = tmp_path / "runs.sqlite3", this_process()
+    with RunStore(path) as store:
+        for name, owner in (
+            ("alive", here),
+            ("killed", replace(here, pid=2**22 + 1)),  # above pid_max of Linux
+            ("id-taken", replace(here, birth="1")),
+            ("elsewhere", replace(here, host="another", pid=2**22 + 1)),
+        ):
+            monkeypatch.setattr(module, "this_process", lambda owner=owner: owner)
+            store.create(run(name))
+        store.create(run("done"))
+        store.update(run("done", status="finished"))
+        listed = {one.run_id: one.status for one in store.runs()}
+        assert listed == {
+            "alive": "running",
+            "killed": "interrupted",
+            "id-taken": "interrupted",
+            "elsewhere": "running",  # cannot be seen from here
+            "done": "finished",
+        }
+        assert {name: store.load(name).status for name in listed} == listed
+        assert store.owner("done") is None
 
 
 def test_a_run_is_found_by_a_beginning_that_is_unique(tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ def run_measurement(
     at the target. Every trial is stored as it ends: after Ctrl-C (status ``interrupted``), or after a
     failure, ``resume`` names the run and goes on with its own target, arms and settings. A server that
     fails ends its arm with a finding. Raises :class:`UsageError` for settings that cannot be measured and
-    for a run that is of other weights or another engine, :class:`RunStoreError`.
+    for a run that is of other weights or another engine, or is being measured, :class:`RunStoreError`.
     """
     here = here_for(build)
     begun = begin(
@@ -117,6 +117,7 @@ def begin(
     """
     frame = store.frame(resume) if resume else None
     if frame:
+        _require_free(store, frame)
         settings, arms, context_len = _settings_of(frame), frame.settings["arms"], frame.target_len
     if not arms:
         raise UsageError("there is no arm to measure", where={"field": "arms"})
@@ -217,6 +218,16 @@ def _require_same_weights(frame: Measurement, weights: str) -> None:
             f"run {frame.run_id} is of other weights than these; start a new run",
             code="run_not_resumable",
             where={"run": frame.run_id, "measured": frame.checkpoint_fingerprint, "given": weights},
+        )
+
+
+def _require_free(store: RunStore, frame: Measurement) -> None:
+    owner = store.owner(frame.run_id)
+    if owner is not None and owner.is_here and not owner.is_gone:
+        raise UsageError(
+            f"run {frame.run_id} is being measured by process {owner.pid}",
+            code="run_active",
+            where={"run": frame.run_id, "pid": owner.pid},
         )
 
 

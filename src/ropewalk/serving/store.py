@@ -1,7 +1,8 @@
 """Past measurements in one SQLite file; every trial is there as soon as it has ended.
 
 A run is kept as what was seen: its frame, its arms without their cells, its trials. Cells, effective
-contexts, speed and the comparison are derived again whenever a run is loaded.
+contexts, speed and the comparison are derived again whenever a run is loaded. A run that is stored as
+running while its process is gone was cut off, and reads as interrupted.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from ropewalk import jsonio
 from ropewalk.errors import RunStoreError
 from ropewalk.planner.calibration import Calibration
 from ropewalk.serving.assemble import assemble
+from ropewalk.serving.owner import Owner, this_process
 from ropewalk.serving.records import ArmResult, Measurement, RunStatus, Trial
 
 LOCK_SECONDS = 5.0
@@ -36,6 +38,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "key TEXT NOT NULL, record TEXT NOT NULL, UNIQUE (run_id, arm, key))",
     ),
     ("CREATE TABLE calibrations (key TEXT PRIMARY KEY, run_id TEXT NOT NULL, record TEXT NOT NULL)",),
+    ("ALTER TABLE runs ADD COLUMN owner TEXT",),
 )
 
 
@@ -95,11 +98,15 @@ class RunStore:
 
     def create(self, run: Measurement) -> None:
         """A new run, without arms and trials."""
-        self._write("INSERT INTO runs (run_id, record) VALUES (?, ?)", run.run_id, _frame(run))
+        self._write(
+            "INSERT INTO runs (run_id, record, owner) VALUES (?, ?, ?)", run.run_id, _frame(run), _owner(run)
+        )
 
     def update(self, run: Measurement) -> None:
         """Write a run's status, settings and findings anew; arms and trials stay as they are."""
-        self._write("UPDATE runs SET record = ? WHERE run_id = ?", _frame(run), run.run_id)
+        self._write(
+            "UPDATE runs SET record = ?, owner = ? WHERE run_id = ?", _frame(run), _owner(run), run.run_id
+        )
 
     def save_arm(self, run_id: str, result: ArmResult, *, position: int) -> None:
         """What was seen of an arm so far; replaces what was saved of it before."""
@@ -169,9 +176,16 @@ class RunStore:
 
     def frame(self, run_id: str) -> Measurement:
         """A run as it was begun: without arms and without anything that is derived from its trials."""
-        ((record,),) = self._rows("SELECT record FROM runs WHERE run_id = ?", self.find(run_id))
+        ((record, owner),) = self._rows("SELECT record, owner FROM runs WHERE run_id = ?", self.find(run_id))
         with self._guard():
-            return jsonio.loads(Measurement, record)
+            run = jsonio.loads(Measurement, record)
+            return replace(run, status=_status(run.status, owner))
+
+    def owner(self, run_id: str) -> Owner | None:
+        """The process that measures a run; None where none does, or none was noted."""
+        ((owner,),) = self._rows("SELECT owner FROM runs WHERE run_id = ?", self.find(run_id))
+        with self._guard():
+            return jsonio.loads(Owner, owner) if owner else None
 
     def log_path(self, run_id: str, arm: str) -> Path:
         """Where the log of an arm's server belongs: beside the store."""
@@ -188,8 +202,8 @@ class RunStore:
         arms = _grouped(self._rows("SELECT run_id, arm FROM arms ORDER BY position"))
         counts: dict[str, int] = dict(self._rows("SELECT run_id, count(*) FROM trials GROUP BY run_id"))
         listed = [
-            _summary(json.loads(record), arms=arms, counts=counts)
-            for (record,) in self._rows("SELECT record FROM runs")
+            _summary(json.loads(record), owner, arms=arms, counts=counts)
+            for record, owner in self._rows("SELECT record, owner FROM runs")
         ]
         return tuple(sorted(listed, key=lambda run: run.created, reverse=True))
 
@@ -258,13 +272,23 @@ def _grouped(rows: Iterable[Row]) -> dict[str, list[str]]:
     return grouped
 
 
+def _owner(run: Measurement) -> str | None:
+    """This process, for as long as it measures."""
+    return jsonio.dumps(this_process(), indent=None) if run.status == "running" else None
+
+
+def _status(stored: RunStatus, owner: str | None) -> RunStatus:
+    is_lost = stored == "running" and owner is not None and jsonio.loads(Owner, owner).is_gone
+    return "interrupted" if is_lost else stored
+
+
 def _summary(
-    record: Mapping[str, Any], *, arms: Mapping[str, list[str]], counts: Mapping[str, int]
+    record: Mapping[str, Any], owner: str | None, *, arms: Mapping[str, list[str]], counts: Mapping[str, int]
 ) -> RunSummary:
     run_id = record["run_id"]
     return RunSummary(
         run_id=run_id,
-        status=record["status"],
+        status=_status(record["status"], owner),
         created=record["created"],
         checkpoint=record["checkpoint"],
         target_len=record["target_len"],
