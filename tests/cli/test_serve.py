@@ -16,18 +16,20 @@ from ropewalk import core
 from ropewalk.cli import serve, servers, stop
 from ropewalk.errors import EngineFailedError
 from ropewalk.findings import Finding
-from ropewalk.planner.records import Plan
+from ropewalk.planner.records import NodeLaunch, Plan
 from ropewalk.serving.detached import DetachedServer
+from ropewalk.serving.group import RunningNode
 from ropewalk.serving.live import Moment, Watch
 from ropewalk.serving.preflight import PreflightError, PreflightItem
 from ropewalk.serving.report import PrintedBuffer, ServerLoad, ServerReport
 from ropewalk.serving.service import ServeSettings, Service
+from ropewalk.serving.spread import Spread
 from ropewalk.serving.verify import NOT_VERIFIED, Verification
 from ropewalk.units import GIB
 
 DETACHED = DetachedServer(
     "Qwen3-8B", "http://127.0.0.1:8000", 41, 40, "1", "vllm serve", 131072, "/tmp/engine.log",
-    "2026-11-30T15:49:00+00:00",
+    "2026-11-30T15:49:00+00:00", ("10.0.0.1", "10.0.0.2"),
 )  # fmt: skip
 CHECKS = (PreflightItem("port", True, "8000 is free"), PreflightItem("tokenizer", None, "cannot be told"))
 
@@ -38,8 +40,8 @@ class FakeServer:
     base_url = "http://127.0.0.1:8000"
     ready_seconds = 12.3
     log_path = Path("engine.log")
-    spec = SimpleNamespace(port=8000, nodes=())
-    nodes = ()
+    spec = SimpleNamespace(port=8000, nodes=[])
+    nodes: tuple[RunningNode, ...] = ()
     report = ServerReport(
         "Qwen3-8B", 131072, 1, 131088, (PrintedBuffer("kv_cache", "CUDA0", 18 * GIB, 5_000_000),)
     )
@@ -109,6 +111,26 @@ def test_settings_of_the_start_arrive(starter: Starter, invoke: Invoke, tmp_path
     assert starter.settings == ServeSettings(
         host="0.0.0.0", port=0, threads=2, log_path=log, ready_timeout=30.0, verify=True, force=True
     )
+
+
+def test_machines_of_a_group_arrive(starter: Starter, invoke: Invoke) -> None:
+    invoke(
+        *("serve", "m", "--context", "128k", "--node-addresses", "10.0.0.1, 10.0.0.2", "--executor", "mp"),
+        *("--launcher", "ssh {address}", "--node-program", "/opt/bin/vllm", "--master-port", "29600"),
+    )
+    assert starter.settings is not None
+    assert starter.settings.spread == Spread(
+        ("10.0.0.1", "10.0.0.2"), launcher="ssh {address}", program="/opt/bin/vllm", master_port=29600
+    )
+
+
+def test_nodes_are_on_the_page(starter: Starter, invoke: Invoke) -> None:
+    nodes = [NodeLaunch(number, f"10.0.0.{number}", "vllm", (), {}, "") for number in range(2)]
+    starter.server.spec = SimpleNamespace(port=8000, nodes=nodes)
+    starter.server.nodes = (RunningNode(0, "10.0.0.0", 4242, Path("engine.log")),)
+    lines = [line.split() for line in invoke("serve", "m", "--context", "128k").out.splitlines()]
+    assert ["nodes", "node", "0", "10.0.0.0", "process", "4242", "engine.log"] in lines
+    assert ["node", "1", "10.0.0.1", "started", "by", "hand,", "not", "watched"] in lines
 
 
 def test_what_was_verified_is_on_the_page(starter: Starter, invoke: Invoke) -> None:
@@ -198,7 +220,7 @@ def test_what_was_left_running_is_listed(invoke: Invoke, monkeypatch: pytest.Mon
     assert lines[1].split() == [
         *("Qwen3-8B", "http://127.0.0.1:8000/v1", "131,072", "41", "2026-11-30", "15:49"),
     ]
-    assert lines[2] == "log of Qwen3-8B: /tmp/engine.log"
+    assert lines[2] == "log of Qwen3-8B: /tmp/engine.log, nodes at 10.0.0.1, 10.0.0.2"
     data = json.loads(invoke("servers", "--json").out)
     assert data["schema"] == "ropewalk.servers/1"
     assert data["servers"][0]["context_len"] == 131072
