@@ -52,8 +52,8 @@ installed, `ropewalk plan --confirm` asks the installed one to work out its memo
 ## Which engine is taken
 
 `--engine-path`, else the environment variable (`ROPEWALK_LLAMA_SERVER`, `ROPEWALK_VLLM`), else the search
-path, else what stands beside ropewalk or was installed by `ropewalk engine add`. Each may be a program or, for
-vLLM, the Python interpreter of its environment.
+path, else what stands beside ropewalk or was installed by `ropewalk engine add`. Each may be a program or,
+for vLLM, the Python interpreter of its environment.
 
 An engine in a container is a program, too. What it is given must mean the same inside: the files at the same
 paths, the network of the host. Environment variables that a plan sets are handed on with `-e NAME`.

@@ -54,7 +54,7 @@ def checked(
 ) -> PreflightItem:
     items = preflight(plan, launch_spec(plan, build=build, port=port), inspection or inspection_of())
     assert [item.name for item in items] == [
-        *("checkpoint", "tokenizer", "chat_template", "flags", "devices", "memory", "port")
+        *("checkpoint", "tokenizer", "chat_template", "flags", "rope", "devices", "memory", "port")
     ]
     return next(item for item in items if item.name == name)
 
@@ -152,6 +152,18 @@ def test_flags_that_this_build_does_not_know(llama_plan: Plan, monkeypatch: pyte
     )
     item = checked("flags", llama_plan)
     assert (item.ok, item.message) == (False, "embedded 2026.10.11549 does not know --cache-ram, -fit")
+
+
+def test_a_scaling_in_the_words_of_another_version(vllm_plan: Plan) -> None:
+    assert checked("rope", vllm_plan, build=VLLM).message == "positions as trained"
+    scaled = replace(vllm_plan, rope=replace(vllm_plan.rope, decision="scale", type="yarn", factor=4.0))
+    item = checked("rope", scaled, build=VLLM)
+    assert (item.ok, item.message) == (True, "yarn 4, in the words of vllm 0.32.0")
+    older = replace(scaled, request=replace(scaled.request, engine_version="0.29.0"))
+    item = checked("rope", older, build=VLLM)
+    assert item.ok is False
+    assert item.message.startswith("planned for vllm 0.29.0, this is 0.32.0: YaRN no longer multiplies")
+    assert checked("rope", scaled, build=replace(VLLM, version=None)).ok is None
 
 
 def with_shares(plan: Plan, *shares: DeviceShare) -> Plan:

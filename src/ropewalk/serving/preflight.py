@@ -15,6 +15,7 @@ from ropewalk.errors import CheckpointError, EngineError
 from ropewalk.inspector.checkpoint import open_checkpoint
 from ropewalk.inspector.records import Inspection
 from ropewalk.planner.records import DeviceShare, Plan
+from ropewalk.planner.rope.versions import RULES, has, parse_version
 from ropewalk.serving.devices import find_devices
 from ropewalk.serving.engines import with_devices
 from ropewalk.serving.engines.known_flags import known_flags, unknown_flags
@@ -140,6 +141,20 @@ def _flags(flight: _Flight) -> tuple[bool | None, str]:
     if unknown:
         return False, f"{build.name} {build.version} does not know {', '.join(unknown)}"
     return True, f"{build.name} {build.version} knows every flag of the command"
+
+
+def _rope(flight: _Flight) -> tuple[bool | None, str]:
+    """Whether this build takes the scaling as the version does that was planned for."""
+    rope, build, planned = flight.plan.rope, flight.spec.build, flight.plan.request.engine_version
+    if rope.decision == "none" and flight.spec.override_context_len is None:
+        return True, "positions as trained"
+    for rule in RULES:
+        if rule.engine == build.engine and has(rule, planned) != has(rule, build.version):
+            return False, f"planned for {build.engine} {planned}, this is {build.version}: {rule.change}"
+    if parse_version(build.version, build.engine) is None:
+        return None, f"{build.name} does not tell its version: it is taken for a new one"
+    scaling = f"{rope.type} {rope.factor:g}" if rope.factor else rope.decision
+    return True, f"{scaling}, in the words of {build.name} {build.version}"
 
 
 def _memory(flight: _Flight) -> tuple[bool | None, str]:
@@ -287,6 +302,7 @@ _CHECKS: dict[str, Callable[[_Flight], tuple[bool | None, str]]] = {
     "tokenizer": _tokenizer,
     "chat_template": _template,
     "flags": _flags,
+    "rope": _rope,
     "devices": _devices,
     "memory": _memory,
     "port": _port,
