@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ropewalk.errors import EngineMissingError, UsageError
 
 if TYPE_CHECKING:
+    from ropewalk.emit import Kind
     from ropewalk.inspector.records import Checkpoint, Inspection
     from ropewalk.lab.records import Attention, Kernels
     from ropewalk.planner.machine import Machine
@@ -83,6 +84,20 @@ def plan(
     from ropewalk.serving.oracle import confirm_plan
 
     return confirm_plan(planned, build=here.build)
+
+
+def emit(plan: Plan, kind: Kind, *, accelerator: str | None = None) -> str:
+    """A plan's launch record as a shell script, Kubernetes manifest, Slurm script or SkyPilot task.
+
+    A checkpoint that is none of this machine's files is taken for one of the Hub. ``accelerator`` is
+    SkyPilot's name of a GPU. Nothing is checked against a cluster. Raises :class:`UsageError` for a plan
+    whose verdict is negative, and for what such a file cannot start.
+    """
+    from ropewalk.emit import emit as emit_plan
+    from ropewalk.inspector.readers.hubsource import parse_hub_id
+
+    hub = None if os.path.lexists(plan.checkpoint) else parse_hub_id(plan.checkpoint)
+    return emit_plan(plan, kind, hub=hub, accelerator=accelerator)
 
 
 def rope(

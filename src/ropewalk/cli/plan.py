@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -11,6 +11,12 @@ from ropewalk import core
 from ropewalk.cli import output
 from ropewalk.cli.command import Command, checkpoint_argument, json_option, option
 from ropewalk.cli.params import FILE, context_option, plan_options, request_fields
+from ropewalk.errors import UsageError
+
+if TYPE_CHECKING:
+    from ropewalk.emit import Kind
+
+_EMIT = "Start it elsewhere"
 
 
 @click.command(
@@ -19,7 +25,7 @@ from ropewalk.cli.params import FILE, context_option, plan_options, request_fiel
     examples="""
         ropewalk plan ./Qwen3-8B --context 128k --engine vllm --memory 48GiB
         ropewalk plan model.gguf --context 32k --sequences 4 --cache-type q8_0
-        ropewalk plan ./Qwen3-8B --context 64k --json | jq -r .launch.command > serve.sh
+        ropewalk plan ./Qwen3-8B --context 64k --engine-version 0.33.0 --emit k8s > qwen3.yaml
     """,
 )
 @checkpoint_argument
@@ -28,6 +34,21 @@ from ropewalk.cli.params import FILE, context_option, plan_options, request_fiel
 @option("--engine-path", type=FILE, help="The engine to plan for instead of the one found.")
 @option("--confirm", is_flag=True, help="Have the engine itself work out its memory; no weight is read.")
 @option("--sources", is_flag=True, help="Show where the rule of each memory term was read.")
+@option(
+    "--emit",
+    "kind",
+    type=click.Choice(["shell", "k8s", "slurm", "skypilot"]),
+    group=_EMIT,
+    help="Print what starts the planned server there instead of the page.",
+)
+@option(
+    "--output",
+    "output_path",
+    type=FILE,
+    group=_EMIT,
+    help="Write that to a file, and print the page all the same.",
+)
+@option("--accelerator", metavar="NAME", group=_EMIT, help="SkyPilot's name of the GPU: H100, L4, ...")
 @json_option
 def command(
     checkpoint: str,
@@ -35,13 +56,18 @@ def command(
     engine_path: Path | None,
     confirm: bool,
     sources: bool,
+    kind: Kind | None,
+    output_path: Path | None,
+    accelerator: str | None,
     as_json: bool,
     **options: Any,
 ) -> int:
     """Decide the rope scaling, count the memory as the engine allocates it, and write the command.
 
-    Exit status 1 where it does not fit the budget or is refused.
+    With --emit the command is written as a script or manifest for machines elsewhere. Exit status 1 where
+    it does not fit the budget or is refused; then nothing is emitted.
     """
+    _check(kind, output_path, accelerator, as_json=as_json)
     plan = core.plan(
         checkpoint,
         context_len=context_len,
@@ -49,6 +75,12 @@ def command(
         confirm=confirm,
         **request_fields(options),
     )
+    if kind is not None and plan.positive:
+        text = core.emit(plan, kind, accelerator=accelerator)
+        if output_path is None:
+            output.write(text)
+            return 0
+        output.write_file(output_path, text)
     if as_json:
         output.document(plan)
     else:
@@ -56,3 +88,11 @@ def command(
 
         output.page(plan_page(plan, sources=sources))
     return 0 if plan.positive else 1
+
+
+def _check(kind: Kind | None, output_path: Path | None, accelerator: str | None, *, as_json: bool) -> None:
+    """Raise :class:`UsageError` for options that make no sense together."""
+    if kind is None and (output_path or accelerator):
+        raise UsageError("--output and --accelerator are for what --emit writes: add --emit KIND")
+    if kind is not None and as_json and output_path is None:
+        raise UsageError("--emit and --json both write to standard output: add --output FILE")

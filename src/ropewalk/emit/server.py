@@ -1,0 +1,171 @@
+"""The planned server as every kind of file needs it: one command, how many machines, what each must have."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import PurePath
+
+from ropewalk.emit.published import PUBLISHED, Published
+from ropewalk.errors import UsageError
+from ropewalk.inspector.readers.hubsource import HubId
+from ropewalk.planner.records import DeviceShare, Launch, Plan
+from ropewalk.planner.rope.versions import parse_version
+from ropewalk.serving.engines.vllm_nodes import node_flags
+
+_EVERYWHERE = "0.0.0.0"  # noqa: S104  inside a container or a cluster the loopback reaches nobody
+_UNRELEASED = re.compile("dev|rc|git")
+_LONGEST_NAME = 40  # of 63 in a DNS label; Kubernetes hangs "-0-1" and hashes on it
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """``argv`` are the engine's arguments without those that tell machines apart, ``env`` what is added to
+    the environment. ``model`` is the word of ``argv`` that names the model; ``hub`` says that it is a
+    repository, else it is a path. ``gpus`` are those of one machine, ``host_bytes`` the most that is planned
+    in the memory of one; 0 where none is.
+    """
+
+    plan: Plan
+    name: str
+    published: Published
+    version: str | None
+    argv: tuple[str, ...]
+    env: dict[str, str]
+    model: str
+    hub: HubId | None
+    num_nodes: int
+    gpus: int
+    host_bytes: int
+
+    @property
+    def port(self) -> int:
+        """Where it answers."""
+        return int(self.argv[self.argv.index("--port") + 1])
+
+    def reachable(self) -> Server:
+        """The server listening on every address of its machine."""
+        return self._with("--host", _EVERYWHERE)
+
+    def moved(self, folder: str) -> Server:
+        """The server with its model in another folder; unchanged for one from the Hub."""
+        if self.hub is not None:
+            return self
+        path = f"{folder}/{PurePath(self.model).name or self.name}"
+        argv = (path if word == self.model else word for word in self.argv)
+        return replace(self, argv=tuple(argv), model=path)
+
+    def of_node(self, node: int | str, *, head: str) -> tuple[str, ...]:
+        """What this machine's command has after ``argv``; both may be a launcher's own variables."""
+        return node_flags(num_nodes=self.num_nodes, node=node, head=head)
+
+    def _with(self, flag: str, value: str) -> Server:
+        at = self.argv.index(flag) + 1
+        return replace(self, argv=(*self.argv[:at], value, *self.argv[at + 1 :]))
+
+
+def server_of(plan: Plan, *, hub: HubId | None) -> Server:
+    """What the plan's launch record starts. Raises :class:`UsageError` for a plan that must not start."""
+    launch = _launch_of(plan)
+    argv, env = _alike(launch)
+    if hub is not None:
+        argv = _from_hub(argv, plan.checkpoint, hub, launch.engine)
+    return Server(
+        plan=plan,
+        name=_dns_name(hub.repo if hub else plan.checkpoint),
+        published=PUBLISHED[launch.engine],
+        version=launch.engine_version,
+        argv=argv,
+        env=env,
+        model=hub.repo if hub else plan.checkpoint,
+        hub=hub,
+        num_nodes=max(1, len(launch.nodes)),
+        gpus=_gpus(plan, max(1, len(launch.nodes))),
+        host_bytes=_host_bytes(plan.memory.per_device),
+    )
+
+
+def require_published(server: Server) -> str:
+    """The version to pin images and packages to. Raises :class:`UsageError` where it was never released."""
+    published, version = server.published, server.version
+    parts = parse_version(version, published.engine)
+    if version is not None and parts is not None and not _UNRELEASED.search(version):
+        return published.release.format(*parts)
+    raise UsageError(
+        f"{published.engine} is pinned to a release, and the plan is for {version or 'any version'} of it: "
+        f"plan for one, --engine-version {published.example}",
+        where={"flag": "--engine-version", "value": version, "engine": published.engine},
+    )
+
+
+def require_no_rpc(server: Server, kind: str) -> None:
+    """Raise :class:`UsageError` for a plan whose layers lie on RPC servers."""
+    servers = server.plan.request.rpc_servers
+    if servers:
+        raise UsageError(
+            f"{kind} has no safe place for llama.cpp's RPC servers, which have no password: only in a shell "
+            "script for a network that you trust",
+            where={"kind": kind, "rpc_servers": list(servers)},
+        )
+
+
+def _launch_of(plan: Plan) -> Launch:
+    if plan.rope.decision == "refuse":
+        raise UsageError(plan.rope.reason, code="plan_refused", where={"context_len": plan.context_len})
+    for finding in plan.findings:
+        if finding.severity == "error":
+            raise UsageError(finding.message, code=finding.code, where=finding.where)
+    if plan.launch is None:
+        raise UsageError(
+            f"a plan for {plan.request.engine} has no command to start", where={"engine": plan.request.engine}
+        )
+    return plan.launch
+
+
+def _alike(launch: Launch) -> tuple[tuple[str, ...], dict[str, str]]:
+    """Arguments and environment that all machines have in common."""
+    if not launch.nodes:
+        return launch.argv, launch.env
+    first = launch.nodes[0]
+    own = node_flags(num_nodes=len(launch.nodes), node=0, head=first.address)
+    env = {name: value for name, value in first.env.items() if name != "VLLM_HOST_IP"}
+    return first.argv[: -len(own)], env
+
+
+def _from_hub(argv: Iterable[str], checkpoint: str, hub: HubId, engine: str) -> tuple[str, ...]:
+    """The repository by the engine's own words."""
+    published = PUBLISHED[engine]
+    if not published.reads_hub:
+        raise UsageError(
+            f"{engine} is given a file: download {hub.repo} and plan for that",
+            where={"checkpoint": checkpoint, "engine": engine},
+        )
+    words = tuple(hub.repo if word == checkpoint else word for word in argv)
+    return words if hub.revision == "main" else (*words, "--revision", hub.revision)
+
+
+def _gpus(plan: Plan, num_nodes: int) -> int:
+    """GPUs of one machine; vLLM has as many on each (engine/arg_utils.py:2366, 0.32.0)."""
+    return sum(map(_on_gpu, plan.memory.per_device)) // num_nodes
+
+
+def _host_bytes(shares: Iterable[DeviceShare]) -> int:
+    """Upper end of what lies in the memory of the fullest machine, beside its GPUs."""
+    nodes: dict[int, int] = {}
+    for share in shares:
+        node = share.place.node if share.place else 0
+        high = share.total_bytes if share.high_bytes is None else share.high_bytes
+        nodes[node] = nodes.get(node, 0) + (0 if _on_gpu(share) else high)
+    return max(nodes.values(), default=0)
+
+
+def _on_gpu(share: DeviceShare) -> bool:
+    return share.device.startswith("gpu")
+
+
+def _dns_name(checkpoint: str) -> str:
+    """A name that Kubernetes takes for a Service: RFC 1035, a letter first."""
+    stem = PurePath(checkpoint).name.removesuffix(".gguf").lower()
+    name = re.sub("[^a-z0-9]+", "-", stem)[:_LONGEST_NAME].strip("-")
+    return name if name[:1].isalpha() else f"model-{name}".rstrip("-")
