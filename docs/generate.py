@@ -20,6 +20,7 @@ from docs.codes import findings_page  # noqa: E402
 from docs.engines import engines_page  # noqa: E402
 from docs.exactness import exactness_page  # noqa: E402
 from docs.families import families_page  # noqa: E402
+from docs.manpage import man_page  # noqa: E402
 from docs.service import http_page  # noqa: E402
 
 PAGES: dict[str, Callable[[], str]] = {
@@ -29,20 +30,23 @@ PAGES: dict[str, Callable[[], str]] = {
     "families.md": families_page,
     "findings.md": findings_page,
     "http.md": http_page,
+    "man/ropewalk.1": man_page,
 }
+_NOTE = "Written by docs/generate.py (make docs); edit that."
 
 
 def rendered(name: str) -> str:
     """The text of a page, with a note where it comes from."""
     text = re.sub(r"\n{3,}", "\n\n", PAGES[name]().strip())
-    return f"<!-- Written by docs/generate.py (make docs); edit that. -->\n\n{text}\n"
+    note = f"<!-- {_NOTE} -->\n" if name.endswith(".md") else f'.\\" {_NOTE}'
+    return f"{note}\n{text}\n"
 
 
 def main(arguments: list[str]) -> int:
     """The exit status: with ``--check`` 1 where a committed page is stale."""
     stale = []
     for name in PAGES:
-        path, text = Path(__file__).with_name(name), rendered(name)
+        path, text = Path(__file__).parent / name, rendered(name)
         if path.exists() and path.read_text("utf-8") == text:
             continue
         stale.append(name)
