@@ -361,3 +361,13 @@ def test_a_cache_type_that_answers_garbage_on_a_cpu(config: Config) -> None:
     result = check(config("smollm2"), None, *words, machine=Machine(kind="cpu"))
     assert codes(result)["cache_type_unsupported"] == "error"
     assert check(config("smollm2"), None, *words, machine=Machine(kind="gpu")).ok
+
+
+def test_an_eager_pipeline_on_the_cpu_dies_at_its_first_request() -> None:
+    words = ("-pp", "2", "--enforce-eager")
+    on_cpu = check(None, None, *words, machine=Machine(kind="cpu"))
+    assert codes(on_cpu)["eager_pipeline_dies"] == "error"
+    assert on_cpu.corrected is not None
+    assert "--enforce-eager" not in on_cpu.corrected.argv
+    assert "eager_pipeline_dies" not in codes(check(None, None, *words, machine=Machine(kind="gpu")))
+    assert "eager_pipeline_dies" not in codes(check(None, None, "-pp", "2", machine=Machine(kind="cpu")))

