@@ -51,6 +51,13 @@ def on_processor(inspection: Inspection, **request: Any) -> Plan:
     return launch_record(plan, build=LLAMA)
 
 
+def of_checkpoint(plan: Plan, checkpoint: str) -> Plan:
+    """The plan as if it had been made for a checkpoint of this name."""
+    assert plan.launch is not None
+    argv = (plan.launch.argv[0], checkpoint, *plan.launch.argv[2:])
+    return replace(plan, checkpoint=checkpoint, launch=replace(plan.launch, argv=argv))
+
+
 @dataclass(frozen=True, slots=True)
 class Started:
     """What a script started: the arguments and the variables that matter."""

@@ -7,7 +7,7 @@ from typing import get_args
 
 import pytest
 import yaml
-from tests.emit.plans import on_gpus, on_processor
+from tests.emit.plans import of_checkpoint, on_gpus, on_processor
 
 from ropewalk import core
 from ropewalk.emit import KINDS, Kind, emit
@@ -76,7 +76,7 @@ def test_the_build_inside_the_embedded_engine_is_the_image_s(gguf: Plan) -> None
     ],
 )
 def test_names_are_those_of_a_service(single: Plan, checkpoint: str, name: str) -> None:
-    assert server_of(replace(single, checkpoint=checkpoint), hub=None).name == name
+    assert server_of(of_checkpoint(single, checkpoint), hub=None).name == name
 
 
 def test_what_a_machine_has(single: Plan, group: Plan, gguf: Plan) -> None:
@@ -93,10 +93,7 @@ def test_a_gguf_of_the_hub_is_downloaded_first(gguf: Plan) -> None:
 
 def test_a_checkpoint_of_this_machine_is_none_of_the_hub(single: Plan) -> None:
     assert "/models/Qwen3-8B" in core.emit(single, "k8s")
-    assert single.launch is not None
-    argv = tuple("Qwen/Qwen3-8B" if word == single.checkpoint else word for word in single.launch.argv)
-    elsewhere = replace(single, checkpoint="Qwen/Qwen3-8B", launch=replace(single.launch, argv=argv))
-    text = core.emit(elsewhere, "k8s")
+    text = core.emit(of_checkpoint(single, "Qwen/Qwen3-8B"), "k8s")
     assert "- Qwen/Qwen3-8B\n" in text
     assert "HF_HOME" in text
 

@@ -13,6 +13,7 @@ import pytest
 import yaml
 from pydantic import ValidationError
 from tests.emit.lws import LeaderWorkerSet
+from tests.emit.plans import of_checkpoint
 
 from ropewalk.emit import emit
 from ropewalk.inspector.readers.hubsource import HubId
@@ -129,15 +130,19 @@ def test_words_reach_the_engine_as_planned(group: Plan) -> None:
 
 
 def test_a_hub_id_is_downloaded_at_its_revision(single: Plan) -> None:
-    assert single.launch is not None
-    source = "Qwen/Qwen3-8B@v1.0"
-    argv = tuple(source if word == single.checkpoint else word for word in single.launch.argv)
-    plan = replace(single, checkpoint=source, launch=replace(single.launch, argv=argv))
+    plan = of_checkpoint(single, "Qwen/Qwen3-8B@v1.0")
     container = container_of(pod_of(documents(plan, hub=HubId("Qwen/Qwen3-8B", "v1.0", None))[0]))
     assert container["args"][:2] == ["serve", "Qwen/Qwen3-8B"]
     assert container["args"][-2:] == ["--revision", "v1.0"]
     assert [value["name"] for value in container["env"]] == ["HF_HOME", "HF_TOKEN"]
     assert container["env"][1]["valueFrom"]["secretKeyRef"]["optional"] is True
+
+
+def test_the_name_it_is_served_by_stays(single: Plan) -> None:
+    """It is the same word as a checkpoint in this very folder."""
+    args = container_of(pod_of(documents(of_checkpoint(single, "Qwen3-8B"))[0]))["args"]
+    assert args[:2] == ["serve", "/models/Qwen3-8B"]
+    assert args[args.index("--served-model-name") + 1] == "Qwen3-8B"
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.emit.plans import Started, programs, run, shellcheck
+from tests.emit.plans import Started, of_checkpoint, programs, run, shellcheck
 
 from ropewalk.emit import emit
 from ropewalk.findings import Finding
@@ -87,10 +87,8 @@ def test_a_group_s_script_without_its_place_starts_nothing(
 
 def test_a_name_cannot_leave_the_comment_or_its_quotes(single: Plan, tmp_path: Path) -> None:
     name = "models/x\ntouch broken\n'$(touch broken)'\r\u2028#"
-    assert single.launch is not None
-    argv = tuple(name if word == single.checkpoint else word for word in single.launch.argv)
     finding = Finding("context_over_trained", "warning", "says\ntouch broken")
-    plan = replace(single, checkpoint=name, launch=replace(single.launch, argv=argv), findings=(finding,))
+    plan = replace(of_checkpoint(single, name), findings=(finding,))
     script = f"cd {shlex.quote(str(tmp_path))}\n{emit(plan, 'shell')}"
     (started,) = run("sh", script, path=programs(tmp_path / "bin"))
     assert started.argv[1] == name

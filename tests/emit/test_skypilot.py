@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from tests.emit.plans import Started, on_gpus, programs, run, shellcheck
+from tests.emit.plans import Started, of_checkpoint, on_gpus, programs, run, shellcheck
 
 from ropewalk.emit import emit
 from ropewalk.errors import UsageError
@@ -78,10 +77,8 @@ def test_llama_server_runs_in_its_image(gguf: Plan) -> None:
 
 
 def test_all_parts_of_a_split_file_are_sent(gguf: Plan) -> None:
-    assert gguf.launch is not None
     part = "models/qwen-00001-of-00003.gguf"
-    argv = tuple(part if word == gguf.checkpoint else word for word in gguf.launch.argv)
-    data = task(replace(gguf, checkpoint=part, launch=replace(gguf.launch, argv=argv)))
+    data = task(of_checkpoint(gguf, part))
     assert data["file_mounts"] == {"/models": "models"}
     assert "-m /models/qwen-00001-of-00003.gguf" in data["run"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePath
 
@@ -16,13 +16,14 @@ from ropewalk.serving.engines.vllm_nodes import node_flags
 
 _EVERYWHERE = "0.0.0.0"  # noqa: S104  inside a container or a cluster the loopback reaches nobody
 _UNRELEASED = re.compile("dev|rc|git")
+_MODEL_AT = 1  # after "serve" or "-m"; the same word may come again as the name it is served by
 _LONGEST_NAME = 40  # of 63 in a DNS label; Kubernetes hangs "-0-1" and hashes on it
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
     """``argv`` are the engine's arguments without those that tell machines apart, ``env`` what is added to
-    the environment. ``model`` is the word of ``argv`` that names the model; ``hub`` says that it is a
+    the environment. ``model`` is what ``argv`` calls the model; ``hub`` says that it is a
     repository, else it is a path. ``gpus`` are those of one machine, ``host_bytes`` the most that is planned
     in the memory of one; 0 where none is.
     """
@@ -46,23 +47,18 @@ class Server:
 
     def reachable(self) -> Server:
         """The server listening on every address of its machine."""
-        return self._with("--host", _EVERYWHERE)
+        return replace(self, argv=_with(self.argv, self.argv.index("--host") + 1, _EVERYWHERE))
 
     def moved(self, folder: str) -> Server:
         """The server with its model in another folder; unchanged for one from the Hub."""
         if self.hub is not None:
             return self
         path = f"{folder}/{PurePath(self.model).name or self.name}"
-        argv = (path if word == self.model else word for word in self.argv)
-        return replace(self, argv=tuple(argv), model=path)
+        return replace(self, argv=_with(self.argv, _MODEL_AT, path), model=path)
 
     def of_node(self, node: int | str, *, head: str) -> tuple[str, ...]:
         """What this machine's command has after ``argv``; both may be a launcher's own variables."""
         return node_flags(num_nodes=self.num_nodes, node=node, head=head)
-
-    def _with(self, flag: str, value: str) -> Server:
-        at = self.argv.index(flag) + 1
-        return replace(self, argv=(*self.argv[:at], value, *self.argv[at + 1 :]))
 
 
 def server_of(plan: Plan, *, hub: HubId | None) -> Server:
@@ -70,15 +66,15 @@ def server_of(plan: Plan, *, hub: HubId | None) -> Server:
     launch = _launch_of(plan)
     argv, env = _alike(launch)
     if hub is not None:
-        argv = _from_hub(argv, plan.checkpoint, hub, launch.engine)
+        argv = _from_hub(argv, hub, launch.engine)
     return Server(
         plan=plan,
-        name=_dns_name(hub.repo if hub else plan.checkpoint),
+        name=_dns_name(argv[_MODEL_AT]),
         published=PUBLISHED[launch.engine],
         version=launch.engine_version,
         argv=argv,
         env=env,
-        model=hub.repo if hub else plan.checkpoint,
+        model=argv[_MODEL_AT],
         hub=hub,
         num_nodes=max(1, len(launch.nodes)),
         gpus=_gpus(plan, max(1, len(launch.nodes))),
@@ -133,15 +129,19 @@ def _alike(launch: Launch) -> tuple[tuple[str, ...], dict[str, str]]:
     return first.argv[: -len(own)], env
 
 
-def _from_hub(argv: Iterable[str], checkpoint: str, hub: HubId, engine: str) -> tuple[str, ...]:
+def _with(argv: Sequence[str], at: int, word: str) -> tuple[str, ...]:
+    return (*argv[:at], word, *argv[at + 1 :])
+
+
+def _from_hub(argv: Sequence[str], hub: HubId, engine: str) -> tuple[str, ...]:
     """The repository by the engine's own words."""
     published = PUBLISHED[engine]
     if not published.reads_hub:
         raise UsageError(
             f"{engine} is given a file: download {hub.repo} and plan for that",
-            where={"checkpoint": checkpoint, "engine": engine},
+            where={"checkpoint": hub.repo, "engine": engine},
         )
-    words = tuple(hub.repo if word == checkpoint else word for word in argv)
+    words = _with(argv, _MODEL_AT, hub.repo)
     return words if hub.revision == "main" else (*words, "--revision", hub.revision)
 
 
