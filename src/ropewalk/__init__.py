@@ -28,6 +28,8 @@ if TYPE_CHECKING:
         EngineTimeoutError,
         HubError,
         RopewalkError,
+        RunActiveError,
+        RunMissingError,
         RunStoreError,
         UsageError,
     )
@@ -69,6 +71,8 @@ __all__ = [
     "RecallCell",
     "RopeDecision",
     "RopewalkError",
+    "RunActiveError",
+    "RunMissingError",
     "RunStoreError",
     "ServeSettings",
     "Service",
@@ -85,7 +89,7 @@ __all__ = [
 _HOMES = {
     "core": "attend check inspect measure plan serve",
     "errors": "CheckpointError CheckpointMissingError EngineError EngineFailedError EngineMissingError "
-    "EngineTimeoutError HubError RopewalkError RunStoreError UsageError",
+    "EngineTimeoutError HubError RopewalkError RunActiveError RunMissingError RunStoreError UsageError",
     "findings": "Finding",
     "inspector.records": "Fact Inspection LayerGroup",
     "lab.records": "Attention",

@@ -2,6 +2,7 @@
 
     RopewalkError
     ├── UsageError             the request makes no sense                exit 2
+    │   └── RunActiveError           the run is being measured
     ├── CheckpointError        the checkpoint cannot be read             exit 3
     │   ├── CheckpointMissingError   nothing is there
     │   └── HubError                 the Hub refused or did not answer
@@ -9,7 +10,8 @@
     │   ├── EngineMissingError       none is installed
     │   ├── EngineFailedError        it died; carries its own last words
     │   └── EngineTimeoutError       it did not answer in time
-    └── RunStoreError          a run cannot be read or written           exit 2
+    └── RunStoreError          runs cannot be read or written            exit 2
+        └── RunMissingError          no run has that name
 
 "Does not fit" and "the config disagrees with the tensors" are results, not errors.
 """
@@ -58,6 +60,13 @@ class UsageError(RopewalkError):
     exit_status = 2
     http_status = 422
     default_code = "usage"
+
+
+class RunActiveError(UsageError):
+    """The run is being measured; it cannot be gone on with, or deleted, at the same time."""
+
+    http_status = 409
+    default_code = "run_active"
 
 
 class CheckpointError(RopewalkError):
@@ -111,8 +120,15 @@ class EngineTimeoutError(EngineError):
 
 
 class RunStoreError(RopewalkError):
-    """A stored run is missing, or the store cannot be read or written."""
+    """The store of runs cannot be read or written."""
 
     exit_status = 2
-    http_status = 404
+    http_status = 503  # nothing that a client got wrong
     default_code = "run_store"
+
+
+class RunMissingError(RunStoreError):
+    """No run is stored under this name."""
+
+    http_status = 404
+    default_code = "run_not_found"

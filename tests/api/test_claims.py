@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from tests.cli import records
 
-from ropewalk.api.claims import RunActiveError, claim, claims_dir, mark_lost_runs
+from ropewalk.api.claims import claim, claims_dir, mark_lost_runs
+from ropewalk.errors import RunActiveError
 from ropewalk.serving.store import RunStore
 
 RUN = replace(records.smollm2_measurement(), status="running", finished=None)

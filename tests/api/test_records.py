@@ -116,6 +116,20 @@ def test_runs(tmp_path: Path) -> None:
         assert (missing.status_code, missing.json()["code"]) == (404, "run_not_found")
 
 
+def test_a_store_that_cannot_be_read_is_no_fault_of_the_client(tmp_path: Path) -> None:
+    settings = made_settings(tmp_path)
+    settings.store.parent.mkdir()
+    settings.store.write_bytes(b"no database at all, but long enough to be looked at")
+    with served(settings) as service:
+        for path in ("/v1/runs", "/v1/runs/2026", "/v1/runs/2026/report", "/v1/runs/2026/events"):
+            answer = service.client.get(path)
+            assert answer.status_code == 503
+            assert answer.headers["content-type"] == "application/problem+json"
+            problem = answer.json()
+            assert (problem["status"], problem["code"]) == (503, "run_store")
+            assert problem["where"]["store"] == str(settings.store)
+
+
 def test_every_field_of_a_request_is_there_and_no_other(service: Served) -> None:
     schemas = service.get("/openapi.json")["components"]["schemas"]
     asked = schemas["PlanRequest-Input"]

@@ -12,15 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
-from ropewalk.errors import UsageError
+from ropewalk.errors import RunActiveError
 from ropewalk.serving.store import RunStore
-
-
-class RunActiveError(UsageError):
-    """The run is being measured."""
-
-    http_status = 409
-    default_code = "run_active"
 
 
 def claims_dir(store: Path) -> Path:

@@ -51,11 +51,11 @@ class RefusedError(UsageError):
 
 
 def problem_of(error: RopewalkError) -> Problem:
-    """An error of ours as a problem; a store that cannot be used is nothing that a client got wrong."""
+    """An error of ours as a problem."""
     return Problem(
         type=f"urn:ropewalk:error:{error.code}",
         title=error.code.replace("_", " "),
-        status=HTTPStatus.SERVICE_UNAVAILABLE if error.code == "run_store" else error.http_status,
+        status=error.http_status,
         detail=error.message,
         code=error.code,
         where=error.where,

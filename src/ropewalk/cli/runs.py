@@ -11,7 +11,7 @@ from ropewalk.cli import output
 from ropewalk.cli.command import Command, json_option, option
 from ropewalk.cli.params import FILE
 from ropewalk.documents import RunList
-from ropewalk.errors import RunStoreError, UsageError
+from ropewalk.errors import RunMissingError, UsageError
 from ropewalk.serving.store import RunStore, default_store_path, trials_csv
 
 store_option = option("--store", type=FILE, help="File of runs.  [default: in the user's data folder]")
@@ -105,7 +105,7 @@ def _found(runs: RunStore, name: str) -> str:
 def _newest(runs: RunStore) -> str:
     listed = runs.runs()
     if not listed:
-        raise RunStoreError("no run is stored", code="run_not_found", where={"store": str(runs.path)})
+        raise RunMissingError("no run is stored", where={"store": str(runs.path)})
     return listed[0].run_id
 
 

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from ropewalk import jsonio
-from ropewalk.errors import UsageError
+from ropewalk.errors import RunActiveError, UsageError
 from ropewalk.findings import Finding
 from ropewalk.inspector.records import Inspection
 from ropewalk.serving.arm_run import ArmRun, Server, StartServer
@@ -224,9 +224,8 @@ def _require_same_weights(frame: Measurement, weights: str) -> None:
 def _require_free(store: RunStore, frame: Measurement) -> None:
     owner = store.owner(frame.run_id)
     if owner is not None and owner.is_here and not owner.is_gone:
-        raise UsageError(
+        raise RunActiveError(
             f"run {frame.run_id} is being measured by process {owner.pid}",
-            code="run_active",
             where={"run": frame.run_id, "pid": owner.pid},
         )
 

@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from ropewalk import jsonio
-from ropewalk.errors import RunStoreError
+from ropewalk.errors import RunMissingError, RunStoreError
 from ropewalk.planner.calibration import Calibration
 from ropewalk.serving.assemble import assemble
 from ropewalk.serving.owner import Owner, this_process
@@ -159,11 +159,7 @@ class RunStore:
             return prefix
         if len(names) != 1:
             what = f"{len(names)} runs begin" if names else "no run begins"
-            raise RunStoreError(
-                f"{what} with {prefix!r}",
-                code="run_not_found",
-                where={"run": prefix, "store": str(self.path)},
-            )
+            raise RunMissingError(f"{what} with {prefix!r}", where={"run": prefix, "store": str(self.path)})
         return str(names[0])
 
     def load(self, run_id: str) -> Measurement:

@@ -10,7 +10,6 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from ropewalk.api.bodies import RunBody, body_of
-from ropewalk.api.claims import RunActiveError
 from ropewalk.api.jobs import JobEvent
 from ropewalk.api.openapi import takes
 from ropewalk.api.orders import MeasureOrder
@@ -19,7 +18,7 @@ from ropewalk.api.sources import Sources
 from ropewalk.api.state import State, UseState, answer
 from ropewalk.api.streams import EventStream, follow, last_event_id, once, unless_gone
 from ropewalk.documents import RunList
-from ropewalk.errors import UsageError
+from ropewalk.errors import RunActiveError, UsageError
 from ropewalk.jsonio import dumps, from_data
 from ropewalk.planner.records import PlanRequest
 from ropewalk.serving.events import RunEnded
