@@ -151,7 +151,7 @@ def test_a_launcher_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 
 def test_a_lifeline_is_open_while_the_node_is_to_run(group: Group, fifo: Path, tmp_path: Path) -> None:
-    """A launcher's child elsewhere gets no signal: it ends with its input."""
+    """What a launcher started elsewhere gets no signal: it ends with its input, and is waited for."""
     deaf = (
         "import signal, sys; signal.signal(signal.SIGTERM, signal.SIG_IGN); "
         f"open({str(fifo)!r}, 'w').close(); sys.stdin.read(); print('input ended')"

@@ -97,6 +97,8 @@ def test_a_launcher_starts_all_but_the_first(tmp_path: Path) -> None:
     assert (first.argv[0], first.lifeline) == ("/opt/vllm", False)
     assert (other.argv[:2], other.lifeline) == (("ssh", "127.0.0.2"), True)
     assert "/shared/vllm serve m" in other.argv[2]
+    (_, direct) = members_of(spec, program=("vllm",), launcher="srun {argv}", log_path=tmp_path / "log")
+    assert not direct.lifeline
     assert by_hand(spec, "ssh {address}") == ()
     assert nodes_here(spec, "ssh {address}") == (0,)
 

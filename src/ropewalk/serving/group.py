@@ -32,7 +32,7 @@ class Member:
     """A node that is started from here: itself, or the user's launcher that starts it elsewhere.
 
     ``env`` is added to the environment. A ``lifeline`` is a pipe on standard input for as long as the node is
-    to run; without one it has no input.
+    to run; one without it is sent a signal.
     """
 
     node: int
@@ -91,17 +91,17 @@ def main(arguments: Sequence[str]) -> int:
     """Start the members, wait until one ends or a stop is asked for, end the others."""
     grace_seconds, words = arguments
     signals = signal_pipe()
-    started: dict[int, _Started] = {}
+    started: list[_Started] = []
     lost = None
     for member in (Member(**fields) for fields in json.loads(words)):
         try:
-            started[member.node] = member, _start(member, is_first=not started)
+            started.append((member, _start(member, is_first=not started)))
         except OSError as error:
             lost = _tell(member, f"cannot be started: {member.argv[0]}: {error.strerror}")
             break
-        _tell(member, f"is process {started[member.node][1].pid}")
+        _tell(member, f"is process {started[-1][1].pid}")
     lost = lost or _wait(started, signals)
-    _end([process for _, process in started.values()], float(grace_seconds))
+    _end([process for _, process in started], float(grace_seconds))
     return 1 if lost else 0
 
 
@@ -123,38 +123,35 @@ def _tell(member: Member, what: str) -> Member:
     return member
 
 
-def _wait(started: dict[int, _Started], signals: int) -> Member | None:
+def _wait(started: Sequence[_Started], signals: int) -> Member | None:
     """The member by which the group ends; None where a stop is asked for."""
     while True:
-        ended = [one for one in started.values() if one[1].poll() is not None]
+        ended = next((one for one in started if one[1].poll() is not None), None)
         if ended:
-            member, process = _cause(ended[0], started)
+            member, process = _cause(ended, started)
             return _tell(member, f"ended {in_words(process.returncode)}")
         select.select([signals], [], [])
         if STOP_SIGNALS & set(os.read(signals, 64)):
             return None
 
 
-def _cause(
-    first: _Started,
-    started: dict[int, _Started],
-) -> _Started:
+def _cause(first: _Started, started: Sequence[_Started]) -> _Started:
     """One that failed, where one does in a moment; a node may end in peace because another is gone."""
 
-    def failed() -> list[_Started]:
-        return [one for one in (first, *started.values()) if one[1].poll()]
+    def failed() -> _Started | None:
+        return next((one for one in (first, *started) if one[1].poll()), None)
 
-    wait_until(lambda: bool(failed()), CAUSE_SECONDS)
-    return next(iter(failed()), first)
+    wait_until(lambda: failed() is not None, CAUSE_SECONDS)
+    return failed() or first
 
 
 def _end(processes: Sequence[subprocess.Popen[bytes]], grace_seconds: float) -> None:
     """Ask all that run to stop, and wait; what is left then is the warden's."""
     for process in processes:
-        if process.poll() is None:
-            process.terminate()
         if process.stdin:
             process.stdin.close()
+        elif process.poll() is None:
+            process.terminate()
     wait_until(lambda: all(process.poll() is not None for process in processes), grace_seconds)
 
 

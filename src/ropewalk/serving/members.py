@@ -19,7 +19,8 @@ from ropewalk.serving.group import Member
 from ropewalk.serving.records import LaunchSpec
 
 _ARGV = "{argv}"
-# The launcher's own end does not end what it started elsewhere, but closes its input: that ends the node.
+# A signal would end the launcher and not what it started elsewhere; the end of its input, however it comes
+# about, ends the node and then the launcher.
 _LIFELINE = (
     "exec 3<&0; {command} </dev/null 3<&- & node=$!; (cat <&3; kill $node) >/dev/null 2>&1 & watch=$!; "
     "wait $node; status=$?; kill $watch; exit $status"
@@ -96,7 +97,8 @@ def _is_started_here(node: NodeLaunch, launcher: str | None) -> bool:
 def _member(node: NodeLaunch, program: Sequence[str], launcher: str | None, log: Path) -> Member:
     if launcher is None or node.node == 0:
         return Member(node.node, node.address, (*program, *node.argv), node.env, str(log))
-    return Member(node.node, node.address, launched(launcher, node), {}, str(log), lifeline=True)
+    by_shell = _ARGV not in launcher_words(launcher)
+    return Member(node.node, node.address, launched(launcher, node), {}, str(log), lifeline=by_shell)
 
 
 def _log_of(log_path: Path, node: int) -> Path:
