@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import get_args
 
 import pytest
@@ -84,6 +85,26 @@ def test_what_a_machine_has(single: Plan, group: Plan, gguf: Plan) -> None:
     assert [(server.num_nodes, server.gpus) for server in servers] == [(1, 1), (2, 2), (1, 0)]
     assert [server.host_bytes for server in servers[:2]] == [0, 0]
     assert servers[2].host_bytes == gguf.memory.high_bytes > 300 * MIB
+
+
+def test_machines_that_a_plan_asks_for(qwen3: Inspection, tmp_path: Path) -> None:
+    plan = core.plan(
+        qwen3,
+        context_len=131_072,
+        engine="vllm",
+        engine_version="0.33.0",
+        device="cuda",
+        memory_bytes=48 * GIB,
+        nodes=2,
+        gpus_per_node=2,
+        tensor_parallel=2,
+        pipeline_parallel=2,
+        store=tmp_path,
+    )
+    server = server_of(plan, hub=None)
+    assert (server.num_nodes, server.gpus, server.host_bytes) == (2, 2, 0)
+    assert "--nnodes" not in server.argv
+    assert server.env == {}
 
 
 def test_a_gguf_of_the_hub_is_downloaded_first(gguf: Plan) -> None:

@@ -14,6 +14,7 @@ from tests.emit.plans import Started, of_checkpoint, on_gpus, programs, run, she
 
 from ropewalk.emit import emit
 from ropewalk.errors import UsageError
+from ropewalk.inspector.readers.hubsource import HubId
 from ropewalk.inspector.records import Inspection
 from ropewalk.planner.records import Plan
 from ropewalk.serving.engines.vllm_nodes import node_flags
@@ -74,6 +75,14 @@ def test_llama_server_runs_in_its_image(gguf: Plan) -> None:
     assert "setup" not in data
     assert "exec /app/llama-server \\\n" in data["run"]
     assert data["secrets"] == {"LLAMA_API_KEY": None}
+
+
+def test_a_hub_id_sends_no_file(single: Plan) -> None:
+    hub = HubId("Qwen/Qwen3-8B", "main", None)
+    plan = of_checkpoint(single, hub.repo)
+    assert "file_mounts" not in task(plan, hub=hub)
+    assert "exec vllm serve Qwen/Qwen3-8B \\\n" in task(plan, hub=hub)["run"]
+    assert "# For a gated model --secret HF_TOKEN as well.\n" in emit(plan, "skypilot", hub=hub)
 
 
 def test_all_parts_of_a_split_file_are_sent(gguf: Plan) -> None:

@@ -39,6 +39,7 @@ def task(server: Server, *, accelerator: str | None) -> str:
     key = server.published.key
     notes = (
         f"sky launch --secret {key} THIS_FILE; the port is open to the internet, callers need the key.",
+        *(["For a gated model --secret HF_TOKEN as well."] if server.hub else []),
         *([f"As a service: sky serve up --secret {key} THIS_FILE"] if server.num_nodes == 1 else []),
     )
     return header(server, *notes) + yaml_text(_task(server, version, accelerator))
