@@ -303,6 +303,24 @@ def test_arms_that_serve_alike_are_measured_once(bench: Bench) -> None:
     assert "same_configuration" in [finding.code for finding in run.findings]
 
 
+def test_cache_types_are_arms(bench: Bench) -> None:
+    arms = ("shipped", "shipped+q8_0", "yarn:1.5", "yarn:1.5+q4_0", "unscaled+q8_0")
+    bench.faults = [{}, {"window": 300}]
+    run = bench.measure(replace(SMALL, lengths=(400, 8192)), arms=arms)
+    assert [arm.label for arm in run.arms] == [
+        *("as shipped", "as shipped, q8_0 cache", "YaRN 1.5", "YaRN 1.5, q4_0 cache"),
+        "unscaled, q8_0 cache",
+    ]
+    flags = [arm.launch.argv for arm in run.arms if arm.launch]
+    types = [argv[argv.index("-ctv") + 1] for argv in flags]
+    assert types == ["f16", "q8_0", "f16", "q4_0", "q8_0"]
+    assert {cell.length for cell in run.arms[4].cells} == {8192}  # within 8,192 it computes as shipped+q8_0
+    told = [finding.where["arm"] for finding in run.findings if finding.code == "short_text_undecided"]
+    assert told == ["shipped+q8_0", "yarn:1.5", "yarn:1.5+q4_0"]
+    with pytest.raises(UsageError, match="q9"):
+        bench.measure(arms=("shipped+q9",))
+
+
 @pytest.mark.parametrize(("fault", "rounds"), [({}, 3), ({"babbles": True}, 1)])
 def test_the_sequential_test_saves_trials(bench: Bench, fault: dict[str, Any], rounds: int) -> None:
     bench.faults = [fault]

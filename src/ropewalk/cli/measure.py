@@ -38,7 +38,8 @@ _GRID, _RUN = "What to ask", "The run"
     multiple=True,
     metavar="ARM",
     group=_GRID,
-    help="auto, shipped, yarn:F or unscaled; may be repeated.  [default: shipped and auto]",
+    help="auto, shipped, yarn:F or unscaled; +q8_0 behind it is a cache type. May be repeated.  "
+    "[default: shipped and auto]",
 )
 @option(
     "--minutes",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ropewalk.serving.recall.statistics import wilson
-from ropewalk.serving.records import JUDGED, ArmResult, Measurement, RecallCell
+from ropewalk.serving.records import JUDGED, ArmResult, Measurement, PairedRecall, RecallCell
 
 _HEIGHTS = "▁▂▃▄▅▆▇"
 
@@ -135,3 +135,10 @@ def pooled(strip: Strip) -> str:
 def lengths_of_speed(arms: Iterable[ArmResult]) -> list[int]:
     """All prompt lengths that any arm was timed at."""
     return sorted({point.length for arm in arms for point in arm.speed})
+
+
+def visible_drop(pair: PairedRecall) -> str:
+    """What so many pairs can show at all: without it, that no difference was seen says nothing."""
+    drop = pair.visible_drop
+    least = "no drop" if drop is None else f"a drop of {drop * 100:.0f} points or more"
+    return f"{pair.pairs} pairs: {least} from 95 % recall would be seen in four runs of five"

@@ -8,7 +8,7 @@ from importlib.resources import files
 from ropewalk._version import __version__
 from ropewalk.findings import Finding, by_severity
 from ropewalk.report.command import fold
-from ropewalk.report.grid import Heatmap, heatmaps, lengths_of_speed
+from ropewalk.report.grid import Heatmap, heatmaps, lengths_of_speed, visible_drop
 from ropewalk.report.layout import SEVERITY_MARKS, common_unit, in_unit, short_name
 from ropewalk.report.markup import Markup, element, join
 from ropewalk.report.plan import rope_words, term_name
@@ -105,8 +105,8 @@ def _pairs(measurement: Measurement) -> Markup:
     if measurement.comparison is None or not measurement.comparison.pairs:
         return Markup("")
     labels = {arm.arm: arm.label for arm in measurement.arms}
-    rows = []
-    for pair in measurement.comparison.pairs:
+    rows, pairs = [], measurement.comparison.pairs
+    for pair in pairs:
         first, second = labels.get(pair.arm, pair.arm), labels.get(pair.other, pair.other)
         only = [f"{first}: {pair.only_arm}", f"{second}: {pair.only_other}"]
         rows.append([format_tokens(pair.length), str(pair.pairs), *only, f"{pair.p_value:.3g}"])
@@ -114,6 +114,7 @@ def _pairs(measurement: Measurement) -> Markup:
     return join([
         element("h2", "The same prompts, arm against arm"),
         _table(heads, rows, numbers={0, 1, 4}),
+        *(element("p", f"{line}.", class_="note") for line in dict.fromkeys(map(visible_drop, pairs))),
     ])  # fmt: skip
 
 

@@ -8,7 +8,15 @@ from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.text import Text
 
-from ropewalk.report.grid import Heatmap, Strip, arm_name, heatmaps, lengths_of_speed, pooled
+from ropewalk.report.grid import (
+    Heatmap,
+    Strip,
+    arm_name,
+    heatmaps,
+    lengths_of_speed,
+    pooled,
+    visible_drop,
+)
 from ropewalk.report.layout import Parts, columns, common_unit, findings_block, in_unit, labelled, short_name
 from ropewalk.report.plan import term_name
 from ropewalk.report.speed import FIT_HEADS, fit_rows
@@ -116,11 +124,12 @@ def _length(value: int | None) -> str:
 def _pairs(comparison: Comparison, arms: Sequence[ArmResult]) -> RenderableType:
     labels = {arm.arm: arm.label for arm in arms}
     table = columns("right", "left", "left")
+    seen = dict.fromkeys(map(visible_drop, comparison.pairs))
     for pair in comparison.pairs:
         first, second = labels.get(pair.arm, pair.arm), labels.get(pair.other, pair.other)
         only = f"only {first}: {pair.only_arm}, only {second}: {pair.only_other}, of {pair.pairs} pairs"
         table.add_row(format_tokens(pair.length), only, f"p = {pair.p_value:.3g}")
-    return table
+    return Group(table, *(Text(line, style="dim") for line in seen))
 
 
 def memory_table(arms: Sequence[ArmResult]) -> RenderableType:

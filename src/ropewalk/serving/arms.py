@@ -14,11 +14,25 @@ from ropewalk.serving.here import Here, machine_of
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """A configuration by name (``shipped``, ``auto``, ``yarn:F``, ``unscaled``), in words, and planned."""
+    """A configuration by name, in words, and planned.
+
+    The name is a rope (``shipped``, ``auto``, ``yarn:F``, ``unscaled``) with a cache type behind a plus where
+    the arm has one of its own: ``shipped+q8_0``.
+    """
 
     name: str
     label: str
     plan: Plan
+
+    @property
+    def rope(self) -> str:
+        """The name without its cache type."""
+        return self.plan.request.arm
+
+    @property
+    def cache_types(self) -> tuple[str, str]:
+        """Of keys and values."""
+        return self.plan.request.cache_type_k, self.plan.request.cache_type_v
 
 
 def plan_arm(
@@ -27,15 +41,18 @@ def plan_arm(
     """Plan an arm: ``shipped`` at most at the trained context, every other at the target.
 
     What no publisher describes is planned too, since measuring it is the point. Raises
-    :class:`UsageError` for a name that is no arm.
+    :class:`UsageError` for a name that is no arm, and for a cache type that the engine has not.
     """
+    rope, _, cache_type = name.partition("+")
     native = inspection.value("native_context")
-    length = min(context_len, native) if name == "shipped" and native else context_len
+    length = min(context_len, native) if rope == "shipped" and native else context_len
     assert here.build is not None  # noqa: S101 - measuring begins with an engine
     fields = {"allow_unvalidated": True, "engine_version": here.build.version, **options}
-    request = PlanRequest(context_len=length, engine=here.build.engine, arm=name, **fields)
+    if cache_type:
+        fields |= {"cache_type_k": cache_type, "cache_type_v": cache_type}
+    request = PlanRequest(context_len=length, engine=here.build.engine, arm=rope, **fields)
     plan = make_plan(inspection, request, machine=machine_of(request, here))
-    return Arm(name, _label(name, plan.rope), plan)
+    return Arm(name, _label(rope, plan.rope) + (f", {cache_type} cache" if cache_type else ""), plan)
 
 
 def distinct(arms: Iterable[Arm]) -> tuple[list[Arm], list[tuple[Arm, Arm]]]:
@@ -54,11 +71,12 @@ def distinct(arms: Iterable[Arm]) -> tuple[list[Arm], list[tuple[Arm, Arm]]]:
 def own_lengths(arm: Arm, arms: Iterable[Arm], lengths: Sequence[int]) -> tuple[int, ...]:
     """The prompt lengths at which this arm can tell something that no other one tells.
 
-    Without scaling, a prompt within the context of the arm as shipped is computed just as there: only what
-    lies beyond is asked, or the longest where nothing does.
+    Without scaling, a prompt within the context of the arm as shipped, of the same cache type, is computed
+    just as there: only what lies beyond is asked, or the longest where nothing does.
     """
-    shipped = next((other for other in arms if other.name == "shipped"), None)
-    if arm.name != "unscaled" or shipped is None:
+    alike = (other for other in arms if other.cache_types == arm.cache_types)
+    shipped = next((other for other in alike if other.rope == "shipped"), None)
+    if arm.rope != "unscaled" or shipped is None:
         return tuple(lengths)
     beyond = tuple(length for length in lengths if length >= shipped.plan.context_len)
     return beyond or tuple(lengths[-1:])
@@ -69,12 +87,14 @@ def _serves_alike(plan: Plan, other: Plan) -> bool:
         plan.context_len == other.context_len
         and plan.rope == other.rope
         and plan.override_context_len == other.override_context_len
+        and plan.request.cache_type_k == other.request.cache_type_k
+        and plan.request.cache_type_v == other.request.cache_type_v
     )
 
 
-def _label(name: str, rope: RopeDecision) -> str:
+def _label(name: str, decided: RopeDecision) -> str:
     if name in ("shipped", "unscaled"):
         return {"shipped": "as shipped", "unscaled": "unscaled"}[name]
-    if rope.decision == "scale" and rope.factor is not None:
-        return f"YaRN {rope.factor:g}"
-    return "as shipped" if rope.decision in ("none", "builtin") else name
+    if decided.decision == "scale" and decided.factor is not None:
+        return f"YaRN {decided.factor:g}"
+    return "as shipped" if decided.decision in ("none", "builtin") else name

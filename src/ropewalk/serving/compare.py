@@ -37,8 +37,10 @@ def compare(arms: Sequence[ArmResult], trials: Trials, *, target_len: int) -> Co
     length = lengths[-1]
     ranked = _ranked(arms, scores, length)
     best = _best(ranked)
-    verdict = _verdict(ranked, best, length, _p_value(ranked, pairs, length), num_arms=len(arms))
-    return Comparison(target_len, best.arm if best else None, verdict, pairs)
+    said = _gain(ranked, best, length, num_arms=len(arms))
+    cost = _cost(best, pairs, scores, labels={arm.arm: arm.label for arm in arms}) if best else ""
+    weight = _weight(ranked[0][1].trials, _p_value(ranked, pairs, length))
+    return Comparison(target_len, best.arm if best else None, f"{said}{cost}; {weight}", pairs)
 
 
 def compare_findings(arms: Sequence[ArmResult], trials: Trials) -> tuple[Finding, ...]:
@@ -66,6 +68,7 @@ def _pair(first: Sequence[Trial], second: Sequence[Trial], *, length: int) -> Pa
         only_arm=only_first,
         only_other=only_second,
         p_value=mcnemar(only_first, only_second),
+        visible_drop=smallest_detectable_drop(len(pairs)),
     )
 
 
@@ -104,24 +107,37 @@ def _p_value(
     )
 
 
-def _verdict(
-    ranked: Sequence[tuple[ArmResult, LengthScore]],
-    best: ArmResult | None,
-    length: int,
-    p_value: float | None,
-    *,
-    num_arms: int,
+def _gain(
+    ranked: Sequence[tuple[ArmResult, LengthScore]], best: ArmResult | None, length: int, *, num_arms: int
 ) -> str:
+    """Who recalls how much at the longest length."""
     score = ranked[0][1]
     others = [f"{other.hits} of {other.trials} {arm.label}" for arm, other in ranked[1:]]
     if best is None:
         everyone = ", ".join([f"{score.hits} of {score.trials} {ranked[0][0].label}", *others])
-        said = f"at {length:,} tokens no arm leads: {everyone}"
-    else:
-        alone = "; no other arm serves this length" if num_arms > 1 else ""
-        against = f", against {' and '.join(others)}" if others else alone
-        said = f"for {length:,} tokens {best.label}: {score.hits} of {score.trials} recalled{against}"
-    return f"{said}; {_weight(score.trials, p_value)}"
+        return f"at {length:,} tokens no arm leads: {everyone}"
+    alone = "; no other arm serves this length" if num_arms > 1 else ""
+    against = f", against {' and '.join(others)}" if others else alone
+    return f"for {length:,} tokens {best.label}: {score.hits} of {score.trials} recalled{against}"
+
+
+def _cost(
+    best: ArmResult,
+    pairs: Sequence[PairedRecall],
+    scores: Mapping[str, Mapping[int, LengthScore]],
+    *,
+    labels: Mapping[str, str],
+) -> str:
+    """What the choice costs at the shortest length that it shares with the arm as shipped."""
+    short = next((pair for pair in pairs if (pair.arm, pair.other) == ("shipped", best.arm)), None)
+    if short is None:
+        return ""
+    ours, theirs = (scores[name][short.length] for name in (best.arm, "shipped"))
+    shown = ": worse there" if short.p_value < _SIGNIFICANT and ours.hits < theirs.hits else ""
+    return (
+        f"; at {short.length:,} tokens {ours.hits} of {ours.trials}, "
+        f"against {theirs.hits} of {theirs.trials} {labels['shipped']}{shown}"
+    )
 
 
 def _weight(trials: int, p_value: float | None) -> str:
@@ -175,7 +191,8 @@ def _short_text(arms: Sequence[ArmResult], trials: Trials) -> Iterable[Finding]:
         return
     for arm in arms:
         pairs = list(_paired(trials.get(shipped.arm, ()), trials.get(arm.arm, ())))
-        if arm is shipped or _scaling(arm) is None or not pairs:
+        is_changed = _scaling(arm) is not None or "+" in arm.arm  # a cache type of its own
+        if arm is shipped or not is_changed or not pairs:
             continue
         shortest = min(one.length for one, _ in pairs)
         count = sum(one.length == shortest for one, _ in pairs)

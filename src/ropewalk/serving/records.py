@@ -202,7 +202,11 @@ class ArmResult:
 
 @dataclass(frozen=True, slots=True)
 class PairedRecall:
-    """Two arms on identical prompts of one length: discordant pairs and McNemar's exact p."""
+    """Two arms on identical prompts of one length: discordant pairs and McNemar's exact p.
+
+    ``visible_drop`` is the smallest drop from 95 % that so many pairs show with a power of 80 %; None where
+    they show none.
+    """
 
     length: int
     arm: str
@@ -211,6 +215,7 @@ class PairedRecall:
     only_arm: int
     only_other: int
     p_value: float
+    visible_drop: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

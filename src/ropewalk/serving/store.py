@@ -10,6 +10,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -185,7 +186,8 @@ class RunStore:
 
     def log_path(self, run_id: str, arm: str) -> Path:
         """Where the log of an arm's server belongs: beside the store."""
-        return self.path.parent / "logs" / f"{run_id}-{arm.replace(':', '-')}.log"
+        name = re.sub(r"[^\w.]", "-", f"{run_id}-{arm}")
+        return self.path.parent / "logs" / f"{name}.log"
 
     def trials(self, run_id: str) -> tuple[Trial, ...]:
         """All trials of a run in the order in which they ended."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from math import comb, exp, lgamma, log, sqrt
 from typing import Literal
 
@@ -85,6 +86,7 @@ def drop_power(pairs: int, *, base: float, drop: float) -> float:
     )
 
 
+@lru_cache
 def smallest_detectable_drop(pairs: int, *, base: float = 0.95, power: float = 0.8) -> float | None:
     """The smallest drop in steps of 5 points that ``pairs`` pairs find with ``power``; None if none.
 
