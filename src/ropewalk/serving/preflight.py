@@ -228,18 +228,22 @@ def _devices(flight: _Flight) -> tuple[bool | None, str]:
         return _cores(flight, per_node)
     here = per_node * (len(nodes_here(flight.spec, flight.spread.launcher)) or 1)
     gpus = sum(device.kind == "gpu" for device in find_devices())
-    return gpus >= here, f"{here} ranks{'' if nodes == 1 else ' here'}, {gpus} GPUs"
+    return gpus >= here, f"{_counted(here, 'rank')}{'' if nodes == 1 else ' here'}, {_counted(gpus, 'GPU')}"
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _cores(flight: _Flight, ranks: int) -> tuple[bool | None, str]:
     """vLLM binds each rank of a node to a NUMA node's cores, unless it is told to bind none."""
     if flight.spec.env.get("VLLM_CPU_OMP_THREADS_BIND") == "nobind":
-        return True, f"{ranks} ranks, not bound to cores"
+        return True, f"{_counted(ranks, 'rank')}, not bound to cores"
     places = _numa_nodes()
     if places is None:
-        return None, f"{ranks} ranks; the system does not say how many NUMA nodes it has"
+        return None, f"{_counted(ranks, 'rank')}; the system does not say how many NUMA nodes it has"
     unbound = "" if places >= ranks else "; --threads N binds none, and gives each N threads"
-    return places >= ranks, f"{ranks} ranks, {places} NUMA nodes{unbound}"
+    return places >= ranks, f"{_counted(ranks, 'rank')}, {_counted(places, 'NUMA node')}{unbound}"
 
 
 def _llama_devices(flight: _Flight) -> tuple[bool | None, str]:

@@ -146,7 +146,10 @@ def test_ranks_that_cannot_be_are_known_before(planned: Planned, inspection: Ins
         planned(context_len=1024, tensor_parallel=2)
     plan, spec = planned(context_len=1024, tensor_parallel=3)
     devices = next(item for item in preflight(plan, spec, inspection) if item.name == "devices")
-    assert (devices.ok, devices.message) == (False, "3 ranks, 1 NUMA nodes")
+    assert (devices.ok, devices.message) == (
+        False,
+        "3 ranks, 1 NUMA node; --threads N binds none, and gives each N threads",
+    )
 
 
 def test_flags_are_held_against_this_builds_own_help(planned: Planned, inspection: Inspection) -> None:
