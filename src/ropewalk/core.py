@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ropewalk.planner.machine import Machine
     from ropewalk.planner.records import Engine, Plan
     from ropewalk.planner.rope.table import RopeTable
+    from ropewalk.serving.campaign.settings import CampaignSettings
     from ropewalk.serving.check import CheckResult
     from ropewalk.serving.doctor import Doctor
     from ropewalk.serving.logreport import LogReport
@@ -209,6 +210,7 @@ def measure(
     engine_path: str | None = None,
     store: Path | None = None,
     resume: str | None = None,
+    on: str | CampaignSettings | None = None,
     on_event: Callable[[Any], None] | None = None,
     **settings: Any,
 ) -> Measurement:
@@ -217,8 +219,23 @@ def measure(
     ``arms``: ``shipped``, ``auto`` (what the plan decides), ``yarn:F``, ``unscaled``. ``settings`` are
     the fields of :class:`ropewalk.serving.measure.MeasureSettings`; where cores are busy and no ``threads``
     are given, the engine takes as many as are idle. The run is written to the store as it goes; ``resume``
-    continues one. Raises :class:`CheckpointError`, :class:`EngineError`.
+    continues one. ``on`` has each arm measured as a task of its own, here or on a cluster: see
+    :class:`ropewalk.serving.campaign.settings.CampaignSettings`. Raises :class:`CheckpointError`,
+    :class:`EngineError`.
     """
+    if on is not None:
+        return _measure_on(
+            on,
+            inspect(source),
+            model=str(source),
+            context_len=context_len,
+            arms=tuple(arms),
+            engine_path=engine_path,
+            store=store,
+            resume=resume,
+            on_event=on_event,
+            settings=settings,
+        )
     from ropewalk.serving.devices import this_machine
     from ropewalk.serving.engines import pick_engine
     from ropewalk.serving.idle import idle_cores
@@ -295,6 +312,36 @@ def doctor() -> Doctor:
     from ropewalk.serving.doctor import examine
 
     return examine()
+
+
+def _measure_on(
+    on: str | CampaignSettings,
+    inspection: Inspection,
+    *,
+    model: str,
+    engine_path: str | None,
+    store: Path | None,
+    settings: dict[str, Any],
+    **run: Any,
+) -> Measurement:
+    from ropewalk.serving.campaign.campaign import planned_build, run_campaign
+    from ropewalk.serving.campaign.settings import CampaignSettings
+    from ropewalk.serving.measure import MeasureSettings
+    from ropewalk.serving.store import RunStore, default_store_path
+
+    engine = default_engine(inspection)
+    build = planned_build(engine, settings.get("plan", {}), engine_path=engine_path)
+    with RunStore(store or default_store_path()) as runs:
+        return run_campaign(
+            inspection,
+            model=model,
+            build=build,
+            engine_path=engine_path,
+            settings=MeasureSettings(**settings),
+            campaign=CampaignSettings(on) if isinstance(on, str) else on,
+            store=runs,
+            **run,
+        )
 
 
 def default_engine(inspection: Inspection) -> Engine:

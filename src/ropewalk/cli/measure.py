@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,11 +13,15 @@ from ropewalk.cli.command import Command, checkpoint_argument, json_option, opti
 from ropewalk.cli.failures import INTERRUPTED_STATUS
 from ropewalk.cli.params import COUNT, FILE, TOKENS, ListType, context_option, request_fields, server_options
 from ropewalk.cli.runs import store_option
+from ropewalk.errors import UsageError
 from ropewalk.findings import has_error
 from ropewalk.serving.recall.statistics import BAR_POINT
 from ropewalk.serving.records import JUDGED, Measurement
 
-_GRID, _RUN = "What to ask", "The run"
+if TYPE_CHECKING:
+    from ropewalk.serving.campaign.settings import CampaignSettings
+
+_GRID, _RUN, _CLUSTER = "What to ask", "The run", "On a cluster"
 
 
 @click.command(
@@ -28,6 +32,7 @@ _GRID, _RUN = "What to ask", "The run"
         ropewalk measure model.gguf --context 32k --minutes 20 --html report.html
         ropewalk measure ./Qwen3-8B --context 64k --task niah_multikey --trials 6 --json > run.json
         ropewalk measure model.gguf --context 12k --resume 20261130
+        ropewalk measure /models/Qwen3-8B --context 64k --on ray://head:10001 --per-task-gpus 1
     """,
 )
 @checkpoint_argument
@@ -89,6 +94,40 @@ _GRID, _RUN = "What to ask", "The run"
 @option("--resume", metavar="RUN", group=_RUN, help="Go on with an interrupted run.")
 @option("--html", type=FILE, group=_RUN, help="Write the report as one HTML file, too.")
 @store_option
+@option(
+    "--on",
+    metavar="PLACE",
+    group=_CLUSTER,
+    help="One task per arm on local, ray://HOST:PORT, ray://auto, slurm or slurm:PARTITION.",
+)
+@option(
+    "--per-task-gpus",
+    type=click.IntRange(min=0),
+    metavar="N",
+    group=_CLUSTER,
+    help="GPUs of each task.  [default: none]",
+)
+@option(
+    "--whole-nodes",
+    is_flag=True,
+    default=None,
+    group=_CLUSTER,
+    help="Give each task a node of its own; without, no speed is measured.",
+)
+@option(
+    "--retries",
+    type=click.IntRange(min=0),
+    metavar="N",
+    group=_CLUSTER,
+    help="How often a task is handed out again whose worker or node was lost.  [default: 2]",
+)
+@option(
+    "--task-minutes",
+    type=COUNT,
+    metavar="N",
+    group=_CLUSTER,
+    help="Slurm: time limit of a job.  [default: 240]",
+)
 @server_options
 @json_option
 def command(
@@ -112,6 +151,7 @@ def command(
 
     given: dict[str, Any] = {"arms": arms, "tasks": tasks, "resume": resume, "store": store}
     given |= {name: options.pop(name) for name in _SETTINGS}
+    given["on"] = _campaign({name: options.pop(name) for name in _CAMPAIGN})
     given["engine_path"] = None if engine_path is None else str(engine_path)
     chosen = {name: value for name, value in given.items() if value not in (None, ())}
     with MeasureProgress(output.console(stderr=True)) as progress:
@@ -142,6 +182,21 @@ _SETTINGS = (
     *("minutes", "lengths", "depths", "trials", "early_stop", "seed", "haystack", "form"),
     *("answer_tokens", "threads"),
 )  # fields of MeasureSettings, by their own names
+
+
+_CAMPAIGN = ("on", "per_task_gpus", "whole_nodes", "retries", "task_minutes")  # fields of CampaignSettings
+
+
+def _campaign(options: dict[str, Any]) -> CampaignSettings | None:
+    from ropewalk.serving.campaign.settings import CampaignSettings
+
+    chosen = {name: value for name, value in options.items() if value is not None}
+    if not chosen:
+        return None
+    if "on" not in chosen:
+        flag = f"--{next(iter(chosen)).replace('_', '-')}"
+        raise UsageError(f"{flag} is for a campaign: say where with --on", where={"flag": flag})
+    return CampaignSettings(**chosen)
 
 
 def show(measurement: Measurement, *, html: Path | None, as_json: bool) -> None:

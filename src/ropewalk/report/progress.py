@@ -61,6 +61,14 @@ class MeasureProgress:
                 self._describe(f"{label}: {event.task}, {format_tokens(event.length)} tokens")
             case events.TrialEnded():
                 self._trial(event)
+            case events.CampaignStarted():
+                self._say(
+                    f"{event.num_tasks} {'task' if event.num_tasks == 1 else 'tasks'} on {event.machines}"
+                )
+                self._describe("waiting for the first task")
+            case events.TaskEnded():
+                self._say(_task(event))
+                self._describe(f"{event.num_ended} of {event.num_tasks} tasks")
             case events.ArmEnded():
                 for length, marks in sorted(self._marks.items()):
                     self._say(f"  {format_tokens(length):>9}  {marks}")
@@ -87,3 +95,14 @@ def _grid(event: events.GridChosen) -> str:
     lengths = ", ".join(format_tokens(length) for length in event.lengths)
     times = f"{event.trials} haystack{'s' if event.trials != 1 else ''}"
     return f"asking at {lengths} tokens, {len(event.depths)} depths, {times}"
+
+
+def _task(event: events.TaskEnded) -> str:
+    where = f" on {event.node}" if event.node else ""
+    again = "" if event.attempt == 1 else f", attempt {event.attempt}"
+    ended = (
+        f"lost{where}{again}: {event.reason}"
+        if event.reason
+        else f"back from{where[3:] or ' its node'}{again}"
+    )
+    return f"{event.num_ended} of {event.num_tasks}  {event.label}: {ended}"

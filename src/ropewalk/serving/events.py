@@ -86,6 +86,27 @@ class ArmEnded:
 
 
 @dataclass(frozen=True, slots=True)
+class CampaignStarted:
+    """Tasks were handed to these machines, one per arm."""
+
+    machines: str
+    num_tasks: int
+
+
+@dataclass(frozen=True, slots=True)
+class TaskEnded:
+    """A task of a campaign came back from ``node``, or was lost, for ``reason``, and is handed out again."""
+
+    arm: str
+    label: str
+    attempt: int
+    node: str | None
+    reason: str | None
+    num_ended: int
+    num_tasks: int
+
+
+@dataclass(frozen=True, slots=True)
 class RunEnded:
     """The run as stored."""
 
@@ -101,5 +122,7 @@ Event = (
     | PromptSent
     | TrialEnded
     | ArmEnded
+    | CampaignStarted
+    | TaskEnded
     | RunEnded
 )

@@ -174,12 +174,49 @@ class SpeedFit:
 
 
 @dataclass(frozen=True, slots=True)
+class Machine:
+    """Where it was measured."""
+
+    platform: str
+    cpu: str
+    cores: int
+    memory_bytes: int
+    devices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSeen:
+    """The node of a cluster that measured an arm.
+
+    ``address`` is its name in the cluster, None where that is ``host``; ``engine`` the one found there,
+    None where nothing got so far; ``attempt`` counts from 1, beyond that where a worker or node was lost;
+    ``task`` is the key of the work; ``whole`` says that the node did nothing else for this run.
+    """
+
+    host: str
+    address: str | None
+    machine: Machine
+    python: str
+    ropewalk: str
+    attempt: int
+    task: str
+    whole: bool
+    engine: EngineBuild | None = None
+
+    @property
+    def name(self) -> str:
+        """As a person finds it again."""
+        return self.host if self.address in (None, self.host) else f"{self.host} ({self.address})"
+
+
+@dataclass(frozen=True, slots=True)
 class ArmResult:
     """One server configuration and all that was seen of it.
 
     ``effective_context_absolute`` is the longest length run whose recall passes the bar,
     ``effective_context_relative`` the longest at 85 % of the model's own base; None where no length
-    that was run supports the claim. ``work`` is what the plan says of each prompt length that is asked.
+    that was run supports the claim. ``work`` is what the plan says of each prompt length that is asked;
+    ``node`` where a campaign measured it, None for the machine of the run.
     """
 
     arm: str
@@ -198,6 +235,7 @@ class ArmResult:
     findings: tuple[Finding, ...] = ()
     work: tuple[PromptWork, ...] = ()
     speed_fit: SpeedFit | None = None
+    node: NodeSeen | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,17 +264,6 @@ class Comparison:
     recommended: str | None
     verdict: str
     pairs: tuple[PairedRecall, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Machine:
-    """Where it was measured."""
-
-    platform: str
-    cpu: str
-    cores: int
-    memory_bytes: int
-    devices: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
