@@ -13,6 +13,7 @@ from ropewalk.inspector.readers.hubsource import HubId
 from ropewalk.planner.records import DeviceShare, Launch, Plan
 from ropewalk.planner.rope.versions import parse_version
 from ropewalk.serving.engines.vllm_nodes import node_flags
+from ropewalk.serving.service import require_positive
 
 _EVERYWHERE = "0.0.0.0"  # noqa: S104  inside a container or a cluster the loopback reaches nobody
 _UNRELEASED = re.compile("dev|rc|git")
@@ -107,11 +108,7 @@ def require_no_rpc(server: Server, kind: str) -> None:
 
 
 def _launch_of(plan: Plan) -> Launch:
-    if plan.rope.decision == "refuse":
-        raise UsageError(plan.rope.reason, code="plan_refused", where={"context_len": plan.context_len})
-    for finding in plan.findings:
-        if finding.severity == "error":
-            raise UsageError(finding.message, code=finding.code, where=finding.where)
+    require_positive(plan)
     if plan.launch is None:
         raise UsageError(
             f"a plan for {plan.request.engine} has no command to start", where={"engine": plan.request.engine}

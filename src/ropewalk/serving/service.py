@@ -90,7 +90,7 @@ def start_service(
     Raises :class:`UsageError` for a plan that must not be started, :class:`PreflightError` for one that is
     known to fail, :class:`EngineError` for one that failed. Nothing is left running then.
     """
-    _require_positive(plan)
+    require_positive(plan)
     build = pick_engine(plan.request.engine, path=settings.engine_path)
     spread = settings.spread
     spec = launch_spec(
@@ -143,7 +143,8 @@ def default_log_path() -> Path:
     return user_log_path("ropewalk") / f"serve-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.log"
 
 
-def _require_positive(plan: Plan) -> None:
+def require_positive(plan: Plan) -> None:
+    """Raise :class:`UsageError` for a plan that is refused, does not fit, or has another error."""
     if plan.rope.decision == "refuse":
         raise UsageError(plan.rope.reason, code="plan_refused", where={"context_len": plan.context_len})
     for finding in plan.findings:
