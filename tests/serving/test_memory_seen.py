@@ -13,7 +13,7 @@ from ropewalk.inspector.records import Inspection
 from ropewalk.planner.plan import make_plan
 from ropewalk.planner.records import PlanRequest
 from ropewalk.serving.mappings import Region, largest_anonymous, mappings, resident_of_files
-from ropewalk.serving.memory_seen import MAX_SAMPLES, memory_terms, thinned
+from ropewalk.serving.memory_seen import MAX_SAMPLES, Seen, memory_terms, thinned
 from ropewalk.serving.records import MemorySample, MemoryTermSeen
 from ropewalk.serving.report import PrintedBuffer, ServerReport
 
@@ -30,6 +30,7 @@ REGIONS = (
     Region("/usr/lib/libc.so.6", 1_800_000),
     Region("[heap]", 30_000_000),
 )
+LOADED = MemorySample("loaded", anon_bytes=219_000_000, file_bytes=98_000_000, seconds=1.0)
 LONGEST = MemorySample("longest", anon_bytes=242_827_264, file_bytes=98_000_000, seconds=60.0)
 
 
@@ -42,10 +43,9 @@ def terms(
     inspection = inspection or smollm2()
     plan = make_plan(inspection, PlanRequest(context_len=8192, engine="llama-server"))
     report = ServerReport("SmolLM2", 8192, 1, 8192, buffers)
-    seen = memory_terms(
-        plan.memory, report, inspection=inspection, loaded=REGIONS, longest=LONGEST if longest else None
-    )
-    return {term.name: term for term in seen}
+    seen = Seen(REGIONS, LOADED, LONGEST if longest else None)
+    terms = memory_terms(plan.memory, report, inspection=inspection, seen=seen)
+    return {term.name: term for term in terms}
 
 
 def test_every_term_three_times() -> None:
@@ -58,9 +58,27 @@ def test_every_term_three_times() -> None:
         188_751_872,
     )
     assert seen["weights"].measured_bytes == 96_583_680
-    assert seen["process_overhead"].measured_bytes == 242_827_264 - 188_743_680 - 199_229 - 23_739_761
+    assert seen["process_overhead"].measured_bytes == 219_000_000 - 188_743_680
     assert seen["process_overhead"].printed_bytes is None
-    assert (seen["compute_buffer"].measured_bytes, seen["compute_buffer"].how) == (None, None)
+    assert seen["compute_buffer"].measured_bytes == 242_827_264 - 219_000_000 - 199_229
+    assert (seen["output_buffer"].measured_bytes, seen["output_buffer"].how) == (None, None)
+
+
+def test_what_was_seen_beyond_the_plan_has_its_own_line() -> None:
+    seen = terms()
+    assert list(seen)[-1] == "unexplained"
+    planned = sum(term.planned_bytes or 0 for term in seen.values())
+    rest = seen["unexplained"]
+    assert (rest.planned_bytes, rest.printed_bytes) == (None, None)
+    assert rest.measured_bytes == 242_827_264 + 96_583_680 - planned
+
+
+def test_weights_rearranged_for_the_processor_are_not_the_process() -> None:
+    """llama.cpp prints them apart; they lie in anonymous memory beside the mapped file."""
+    repacked = PrintedBuffer("weights", "CPU_REPACK", 13_275_000, 5243)
+    seen = terms(buffers=(*BUFFERS, repacked))
+    assert seen["process_overhead"].measured_bytes == 219_000_000 - 188_743_680 - 13_275_000
+    assert seen["weights"].measured_bytes == 96_583_680
 
 
 @pytest.mark.parametrize(
@@ -69,7 +87,9 @@ def test_every_term_three_times() -> None:
     ids=["nothing printed", "on a GPU"],
 )
 def test_what_cannot_be_told_apart_is_unknown(buffers: tuple[PrintedBuffer, ...]) -> None:
-    assert {term.measured_bytes for term in terms(buffers=buffers).values()} == {None}
+    seen = terms(buffers=buffers)
+    assert {term.measured_bytes for term in seen.values()} == {None}
+    assert "unexplained" not in seen
 
 
 def test_two_caches_are_not_one_mapping() -> None:
@@ -81,8 +101,10 @@ def test_a_small_cache_may_share_its_mapping() -> None:
     assert terms(buffers=small)["kv_cache"].measured_bytes is None
 
 
-def test_no_sample_no_overhead() -> None:
-    assert terms(longest=False)["process_overhead"].measured_bytes is None
+def test_without_a_sample_nothing_is_said_of_what_grows() -> None:
+    seen = terms(longest=False)
+    assert seen["compute_buffer"].measured_bytes is None
+    assert "unexplained" not in seen
 
 
 def test_thinning_keeps_named_moments_and_a_curve() -> None:

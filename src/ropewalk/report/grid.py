@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from ropewalk.report.layout import in_unit
 from ropewalk.serving.recall.statistics import wilson
 from ropewalk.serving.records import JUDGED, ArmResult, Measurement, PairedRecall, RecallCell
 
@@ -142,3 +143,21 @@ def visible_drop(pair: PairedRecall) -> str:
     drop = pair.visible_drop
     least = "no drop" if drop is None else f"a drop of {drop * 100:.0f} points or more"
     return f"{pair.pairs} pairs: {least} from 95 % recall would be seen in four runs of five"
+
+
+_MOMENTS = {"loaded": "after loading", "ubatch": "a full batch", "longest": "the longest prompt"}
+
+
+def memory_moments(arms: Iterable[ArmResult], unit: str) -> list[str]:
+    """Anonymous and file-backed memory at the named moments, a line per arm that was seen."""
+    lines = []
+    for arm in arms:
+        named = {sample.moment: sample for sample in arm.samples if sample.moment in _MOMENTS}
+        at = [
+            f"{words} {in_unit(named[moment].anon_bytes, unit)} + {in_unit(named[moment].file_bytes, unit)}"
+            for moment, words in _MOMENTS.items()
+            if moment in named
+        ]
+        if at:
+            lines.append(f"{arm.label}, anonymous + file-backed {unit}: {', '.join(at)}")
+    return lines

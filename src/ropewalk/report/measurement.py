@@ -14,6 +14,7 @@ from ropewalk.report.grid import (
     arm_name,
     heatmaps,
     lengths_of_speed,
+    memory_moments,
     pooled,
     visible_drop,
 )
@@ -147,7 +148,7 @@ def memory_table(arms: Sequence[ArmResult]) -> RenderableType:
             cells = ("–" if count is None else in_unit(count, unit) for count in counts)
             table.add_row(label, term_name(term.name), *cells)
     how = dict.fromkeys(f"{term_name(term.name)} measured: {term.how}" for term in terms if term.how)
-    return Group(table, *(Text(line, style="dim") for line in how))
+    return Group(table, *(Text(line, style="dim") for line in (*how, *memory_moments(arms, unit))))
 
 
 def speed_table(arms: Sequence[ArmResult]) -> RenderableType:

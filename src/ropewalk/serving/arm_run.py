@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -16,8 +16,8 @@ from ropewalk.planner.records import Launch
 from ropewalk.serving.arms import Arm
 from ropewalk.serving.engines import command_of, launch_spec
 from ropewalk.serving.events import ArmReady, ArmStarted, MemoryMarked, PromptSent
-from ropewalk.serving.mappings import Region, mappings
-from ropewalk.serving.memory_seen import memory_terms, thinned
+from ropewalk.serving.mappings import mappings
+from ropewalk.serving.memory_seen import Seen, memory_terms, thinned
 from ropewalk.serving.procmem import MemorySampler
 from ropewalk.serving.recall.exam import Answering, Exam
 from ropewalk.serving.recall.prompt import Builder, Prompt, longest_prompt
@@ -120,16 +120,15 @@ class ArmRun:
         self._note(context_reported=report.context_len, ready_seconds=server.ready_seconds, findings=findings)
         self.session.emit(ArmReady(self.arm.name, server.ready_seconds, report.context_len))
         exam = self._exam(server)
-        loaded = mappings(server.pid)
-        self._mark("loaded", sampler)
+        seen = Seen(mappings(server.pid), self._mark("loaded", sampler), None)
         self._fill_ubatch(exam)
-        self._note_memory(report, loaded, self._mark("ubatch", sampler))
+        self._note_memory(report, replace(seen, longest=self._mark("ubatch", sampler)))
         self._fix_grid()
         lengths = self.session.lengths_of(self.arm)
         self._note(work=prompt_work(self.session.inspection, self.arm.plan.request, lengths))
         while step := self._next_step():
             self._ask(step, exam, server)
-        self._note_memory(report, loaded, self._mark("longest", sampler))
+        self._note_memory(report, replace(seen, longest=self._mark("longest", sampler)))
 
     def _exam(self, server: Server) -> Exam:
         session, plan = self.session, self.arm.plan
@@ -230,13 +229,9 @@ class ArmRun:
             self.session.emit(MemoryMarked(self.arm.name, sample))
         return sample
 
-    def _note_memory(
-        self, report: ServerReport, loaded: Sequence[Region], sample: MemorySample | None
-    ) -> None:
-        terms = memory_terms(
-            self.arm.plan.memory, report, inspection=self.session.inspection, loaded=loaded, longest=sample
-        )
-        self._note(memory=terms)
+    def _note_memory(self, report: ServerReport, seen: Seen) -> None:
+        planned = self.arm.plan.memory
+        self._note(memory=memory_terms(planned, report, inspection=self.session.inspection, seen=seen))
 
     def _note(self, **changes: Any) -> None:
         self.result = replace(self.result, **changes)

@@ -18,11 +18,16 @@ METRICS = """\
 # TYPE vllm:cache_config_info gauge
 vllm:cache_config_info{block_size="128",cache_dtype="auto",kv_cache_memory_bytes="500000000",num_gpu_blocks="169"} 1.0
 """  # noqa: E501 - as printed
+TIMES = """\
+vllm:request_prefill_time_seconds_count{{engine="0",model_name="smol"}} {count}.0
+vllm:request_prefill_time_seconds_sum{{engine="0",model_name="smol"}} {prefill}
+vllm:request_decode_time_seconds_sum{{engine="0",model_name="smol"}} {decode}
+"""
 TOO_LONG = (
     "This model's maximum context length is 1024 tokens. However, your prompt contains "
     "at least 1025 input tokens, resulting in 1075 tokens."
 )
-COMPLETION = {
+COMPLETION: dict[str, Any] = {
     "choices": [
         {
             "text": " Paris",
@@ -39,10 +44,13 @@ class Handler(BaseHTTPRequestHandler):
     """Answers by path; keeps what was asked."""
 
     asked: list[dict[str, Any]] = []  # noqa: RUF012 - emptied by the fixture
+    others = 0  # requests of other clients that end beside each of ours
 
     def do_GET(self) -> None:
         if self.path == "/metrics":
-            self.answer(METRICS)
+            done = sum("prompt" in body and "max_tokens" in body for body in Handler.asked)
+            count = done * (1 + Handler.others)
+            self.answer(METRICS + TIMES.format(count=count, prefill=3.0 * count, decode=0.5 * count))
         else:
             self.answer({"data": [{"id": "smol", "max_model_len": 1024}]})
 
@@ -57,7 +65,8 @@ class Handler(BaseHTTPRequestHandler):
         elif len(body["prompt"]) > 1024:
             self.answer({"error": {"message": TOO_LONG}}, status=400)
         else:
-            self.answer(COMPLETION)
+            usage = {**COMPLETION["usage"], "completion_tokens": body["max_tokens"]}
+            self.answer({**COMPLETION, "usage": usage})
 
     def answer(self, body: object, *, status: int = 200) -> None:
         data = (body if isinstance(body, str) else json.dumps(body)).encode()
@@ -73,6 +82,7 @@ class Handler(BaseHTTPRequestHandler):
 @pytest.fixture
 def client() -> Iterator[VllmClient]:
     Handler.asked.clear()
+    Handler.others = 0
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
@@ -95,13 +105,23 @@ def test_the_report_is_exact_where_the_metrics_are(client: VllmClient) -> None:
 def test_a_completion(client: VllmClient) -> None:
     answer = client.complete([1, 2, 3, 4, 5], max_tokens=1, cache_prompt=True, n_probs=2, stop=["\n"])
     assert (answer.text, answer.tokens, answer.finish) == (" Paris", (9046,), "length")
-    assert (answer.prompt_tokens, answer.cached_tokens, answer.prefill_seconds) == (5, 4, None)
+    assert (answer.prompt_tokens, answer.cached_tokens) == (5, 4)
     assert [choice.text for choice in answer.top_logprobs[0]] == [" Paris", " the"]
     (asked,) = Handler.asked
     assert asked["max_tokens"] == 1
     assert asked["temperature"] == 0.0
     assert asked["stop"] == ["\n"]
     assert "cache_salt" not in asked
+
+
+def test_an_answer_is_timed_by_what_the_metrics_grew_by(client: VllmClient) -> None:
+    client.complete([1], max_tokens=1, cache_prompt=True)
+    answer = client.complete([1], max_tokens=11, cache_prompt=True)
+    assert answer.prefill_seconds == 3.0
+    assert answer.decode_tokens_per_second == 10 / 0.5
+    Handler.others = 1  # whose time it was cannot be told
+    crowded = client.complete([1], max_tokens=11, cache_prompt=True)
+    assert (crowded.prefill_seconds, crowded.decode_tokens_per_second) == (None, None)
 
 
 def test_without_the_cache_every_request_has_a_salt_of_its_own(client: VllmClient) -> None:

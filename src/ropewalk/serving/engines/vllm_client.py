@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ropewalk.errors import EngineError
@@ -28,6 +29,23 @@ _TOO_LONG = re.compile(
 )
 _CACHE_INFO = re.compile(r"^vllm:cache_config_info\{(.*)\}", re.MULTILINE)
 _LABEL = re.compile(r'(\w+)="([^"]*)"')
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What requests took: in all since the server began, or between two such counts."""
+
+    requests: int
+    prefill_seconds: float
+    decode_seconds: float
+
+    def until(self, later: Spent) -> Spent:
+        """The requests that ended from here to there."""
+        return Spent(
+            later.requests - self.requests,
+            later.prefill_seconds - self.prefill_seconds,
+            later.decode_seconds - self.decode_seconds,
+        )
 
 
 class VllmClient(HttpClient):
@@ -116,7 +134,11 @@ class VllmClient(HttpClient):
         n_probs: int = 0,
         timeout_seconds: float = COMPLETION_SECONDS,
     ) -> Completion:
-        """Continue the prompt greedily. vLLM reports no timings of its own: those are None."""
+        """Continue the prompt greedily.
+
+        An answer has no timings of its own: they are what the histograms of ``/metrics`` grew by, and None
+        where another request ended in between.
+        """
         body: dict[str, Any] = {
             "model": self._name(),
             "prompt": list(prompt_tokens),
@@ -130,7 +152,20 @@ class VllmClient(HttpClient):
             body["logprobs"] = n_probs
         if not cache_prompt:
             body["cache_salt"] = uuid.uuid4().hex  # blocks of other requests do not match then
-        return _completion(self._post("/v1/completions", body, seconds=timeout_seconds))
+        before = self._spent()
+        answer = self._post("/v1/completions", body, seconds=timeout_seconds)
+        return _completion(answer, before.until(self._spent()))
+
+    def _spent(self) -> Spent:
+        try:
+            metrics = self._metrics()
+        except EngineError:  # an answer is worth more than its timing
+            metrics = {}
+        return Spent(
+            requests=int(metrics.get("vllm:request_prefill_time_seconds_count", 0)),
+            prefill_seconds=metrics.get("vllm:request_prefill_time_seconds_sum", 0.0),
+            decode_seconds=metrics.get("vllm:request_decode_time_seconds_sum", 0.0),
+        )
 
     def _name(self) -> str:
         return str(self._model()["id"])
@@ -148,16 +183,17 @@ class VllmClient(HttpClient):
         return super()._refusal(path, response)
 
 
-def _completion(answer: Mapping[str, Any]) -> Completion:
+def _completion(answer: Mapping[str, Any], spent: Spent) -> Completion:
     choice = answer["choices"][0]
     usage = answer["usage"]
+    is_alone, steps = spent.requests == 1, usage["completion_tokens"] - 1  # the first token is the prefill's
     return Completion(
         text=choice["text"],
         tokens=tuple(choice.get("token_ids") or ()),
         prompt_tokens=usage["prompt_tokens"],
         cached_tokens=(usage.get("prompt_tokens_details") or {}).get("cached_tokens"),
-        prefill_seconds=None,
-        decode_tokens_per_second=None,
+        prefill_seconds=spent.prefill_seconds if is_alone else None,
+        decode_tokens_per_second=steps / spent.decode_seconds if is_alone and spent.decode_seconds else None,
         truncated=False,
         finish=choice["finish_reason"],
         top_logprobs=_choices(choice.get("logprobs")),
