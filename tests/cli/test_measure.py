@@ -144,7 +144,7 @@ def test_a_wrong_list_is_wrong_usage(measured: Calls, invoke: Invoke) -> None:
 def demonstrable(measured: Calls, planned: Calls, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Calls:
     """A machine with the model and an engine."""
     monkeypatch.setattr(core, "inspect", lambda source: records.qwen3_8b())
-    monkeypatch.setattr(demo, "_model", lambda: tmp_path / demo.MODEL)
+    monkeypatch.setattr(demo, "demo_model", lambda: tmp_path / demo.MODEL)
     monkeypatch.setattr(demo, "pick_engine", lambda engine: None)
     return measured
 
