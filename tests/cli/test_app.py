@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -71,6 +72,20 @@ def test_an_unknown_command_and_an_unknown_option_are_wrong_usage(invoke: Invoke
     assert outcome.status == 2
     assert "--json" in outcome.err  # click says what was meant
     assert outcome.out == ""
+
+
+def test_what_is_no_command_says_what_to_type(
+    invoke: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "there is no command 'inspct'; did you mean 'inspect'?" in invoke("inspct", "x").err
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "model.gguf").touch()
+    assert "for that file or folder: ropewalk inspect model.gguf" in invoke("model.gguf").err
+    assert "No such command 'zzzz'." in invoke("zzzz").err
+
+
+def test_help_of_a_group_has_examples_too(invoke: Invoke) -> None:
+    assert "\n  ropewalk engine add vllm-cpu" in invoke("engine", "--help").out
 
 
 def test_wrong_usage_with_json_is_a_record_too(invoke: Invoke) -> None:

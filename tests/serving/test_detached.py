@@ -104,7 +104,7 @@ def test_a_process_that_got_the_same_id_is_not_touched(tmp_path: Path) -> None:
 
 
 def test_nothing_is_left_running() -> None:
-    with pytest.raises(UsageError, match="0 servers that were left running; there are: none"):
+    with pytest.raises(UsageError, match="no server was left running; `ropewalk serve --detach` leaves one"):
         find_detached()
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+import os
 from collections.abc import Sequence
 from importlib import import_module
 
@@ -71,6 +73,19 @@ class Commands(click.Group):
             return None
         command: click.Command = import_module(f"ropewalk.cli.{cmd_name}").command
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command of the first word; where that is none, what to type instead."""
+        word = args[0]
+        if self.get_command(ctx, word) is None and not word.startswith("-"):
+            close = difflib.get_close_matches(word, self.list_commands(ctx), n=1)
+            if close:
+                ctx.fail(f"there is no command {word!r}; did you mean {close[0]!r}?")
+            if os.path.exists(word):
+                ctx.fail(f"there is no command {word!r}; for that file or folder: ropewalk inspect {word}")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands by heading, without importing them."""

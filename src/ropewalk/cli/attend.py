@@ -92,10 +92,11 @@ def command(
         raise UsageError("give --prompt or --tokens, or --kernels")
     if up_to is not None or device is not None:
         raise UsageError("--up-to and --device belong to --kernels")
-    seen = core.attend(
-        checkpoint, prompt=prompt, tokens=tokens or (), layer=layer or 0, head=head or 0, logits=logits,
-        memory_bytes=memory_bytes,
-    )  # fmt: skip
+    with output.waiting("computing one head's attention"):
+        seen = core.attend(
+            checkpoint, prompt=prompt, tokens=tokens or (), layer=layer or 0, head=head or 0, logits=logits,
+            memory_bytes=memory_bytes,
+        )  # fmt: skip
     if html:
         from ropewalk.report.attention_html import attention_html
 
@@ -110,7 +111,8 @@ def command(
 
 
 def _kernels(checkpoint: str, up_to: int, device: str | None, as_json: bool) -> int:
-    timed = core.time_kernels(checkpoint, up_to=up_to, device=device)
+    with output.waiting("timing the kernels"):
+        timed = core.time_kernels(checkpoint, up_to=up_to, device=device)
     if as_json:
         output.document(timed)
     else:

@@ -27,7 +27,8 @@ def command(checkpoint: str | None, engine_version: str | None, words: tuple[str
 
     Nothing is started. COMMAND may be one quoted string. Exit status 1 where an error is found.
     """
-    result = core.check(words, checkpoint=checkpoint, engine_version=engine_version)
+    with output.waiting("reading what the command names"):
+        result = core.check(words, checkpoint=checkpoint, engine_version=engine_version)
     if as_json:
         output.document(result)
     else:

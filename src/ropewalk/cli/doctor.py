@@ -24,7 +24,8 @@ def command(as_json: bool) -> int:
 
     Exit status 4 where there is no engine at all.
     """
-    doctor = core.doctor()
+    with output.waiting("looking for engines and devices"):
+        doctor = core.doctor()
     if as_json:
         output.document(doctor)
     else:

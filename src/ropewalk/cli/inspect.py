@@ -27,7 +27,8 @@ def command(checkpoint: str, facts: bool, as_json: bool) -> int:
 
     Exit status 1 where a finding is an error: a config that the tensors contradict, a truncated file.
     """
-    inspection = core.inspect(checkpoint)
+    with output.waiting(f"reading the headers of {checkpoint}"):
+        inspection = core.inspect(checkpoint)
     if as_json:
         output.document(inspection)
     elif facts:

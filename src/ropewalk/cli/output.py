@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 import re
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +18,11 @@ from ropewalk.jsonio import dumps
 
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
+_SILENT_SECONDS = 1.0
+
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
+    from rich.status import Status
 
 
 def document(record: Any, *, compact: bool = False) -> None:
@@ -78,6 +84,30 @@ def console(*, stderr: bool = False) -> Console:
     return Console(
         stderr=stderr, color_system=None if plain else "auto", highlight=False, markup=False, emoji=False
     )
+
+
+@contextmanager
+def waiting(what: str) -> Iterator[None]:
+    """On a terminal, say on standard error what is being waited for, once that takes longer than a second."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    shown: list[Status] = []
+
+    def show() -> None:
+        shown.append(console(stderr=True).status(printable(what)))
+        shown[0].start()
+
+    timer = threading.Timer(_SILENT_SECONDS, show)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()
+        for status in shown:
+            status.stop()
 
 
 def _reader_left() -> None:

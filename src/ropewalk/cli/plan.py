@@ -68,13 +68,15 @@ def command(
     it does not fit the budget or is refused; then nothing is emitted.
     """
     _check(kind, output_path, accelerator, as_json=as_json)
-    plan = core.plan(
-        checkpoint,
-        context_len=context_len,
-        engine_path=None if engine_path is None else str(engine_path),
-        confirm=confirm,
-        **request_fields(options),
-    )
+    fields = request_fields(options)
+    with output.waiting("asking the engine" if confirm else f"planning for {checkpoint}"):
+        plan = core.plan(
+            checkpoint,
+            context_len=context_len,
+            engine_path=None if engine_path is None else str(engine_path),
+            confirm=confirm,
+            **fields,
+        )
     if kind is not None and plan.positive:
         text = core.emit(plan, kind, accelerator=accelerator)
         if output_path is None:

@@ -33,7 +33,8 @@ def command(
 
     Exit status 1 where the context is refused.
     """
-    table = core.rope(checkpoint, context_len=context_len, engine=engine)
+    with output.waiting(f"reading the headers of {checkpoint}"):
+        table = core.rope(checkpoint, context_len=context_len, engine=engine)
     if as_json:
         output.document(table)
     else:

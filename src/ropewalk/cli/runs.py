@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,20 @@ from ropewalk.cli import output
 from ropewalk.cli.command import Command, json_option, option
 from ropewalk.cli.params import FILE
 from ropewalk.documents import RunList
-from ropewalk.errors import RunMissingError, UsageError
+from ropewalk.errors import RunMissingError, RunStoreError, UsageError
 from ropewalk.serving.store import RunStore, default_store_path, trials_csv
 
 store_option = option("--store", type=FILE, help="File of runs.  [default: in the user's data folder]")
+
+
+def _stored(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """For the shell to complete; a file of runs is not made for that."""
+    path = ctx.params.get("store") or default_store_path()
+    if not path.is_file():
+        return []
+    with contextlib.suppress(RunStoreError), RunStore(path) as runs:
+        return [run.run_id for run in runs.runs() if run.run_id.startswith(incomplete)]
+    return []
 
 
 class _Runs(Command):
@@ -43,8 +54,8 @@ class _Runs(Command):
         ropewalk runs last --markdown | gh issue create --title Recall --body-file -
     """,
 )
-@click.argument("run", required=False)
-@click.argument("other", required=False)
+@click.argument("run", required=False, shell_complete=_stored)
+@click.argument("other", required=False, shell_complete=_stored)
 @option("--html", type=FILE, help="Write the report of the run as one HTML file.")
 @option("--markdown", is_flag=True, help="Print the run as Markdown, for an issue or a model card.")
 @option("--csv", "as_csv", is_flag=True, help="Print the trials of the run as comma-separated values.")
@@ -105,7 +116,10 @@ def _found(runs: RunStore, name: str) -> str:
 def _newest(runs: RunStore) -> str:
     listed = runs.runs()
     if not listed:
-        raise RunMissingError("no run is stored", where={"store": str(runs.path)})
+        raise RunMissingError(
+            "no run is stored",
+            where={"store": str(runs.path), "hint": "make one: ropewalk measure, ropewalk demo"},
+        )
     return listed[0].run_id
 
 

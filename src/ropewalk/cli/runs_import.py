@@ -31,7 +31,8 @@ def command(logfile: Path, checkpoint: str | None, line: str | None, as_json: bo
 
     Nothing is stored and nothing started. Exit status 1 where the two disagree, or the server gave up.
     """
-    report = core.read_log(logfile, command=line, checkpoint=checkpoint)
+    with output.waiting(f"reading {logfile}"):
+        report = core.read_log(logfile, command=line, checkpoint=checkpoint)
     if as_json:
         output.document(report)
     else:

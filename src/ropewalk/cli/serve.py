@@ -96,10 +96,11 @@ def command(
         force=force,
         spread=take_spread(options),
     )
-    inspection = core.inspect(checkpoint)
-    plan = core.plan(
-        inspection, context_len=context_len, engine_path=settings.engine_path, **request_fields(options)
-    )
+    with output.waiting(f"planning for {checkpoint}"):
+        inspection = core.inspect(checkpoint)
+        plan = core.plan(
+            inspection, context_len=context_len, engine_path=settings.engine_path, **request_fields(options)
+        )
     if not plan.positive:
         from ropewalk.report.plan import plan_page
 

@@ -44,7 +44,8 @@ def command(checkpoint: str, match: str | None, sort: str, unfold: bool, as_csv:
     """List the tensors with dtype, shape and bytes; blocks that are alike share a row."""
     if as_csv and as_json:
         raise UsageError("--csv and --json exclude each other")
-    opened = core.open_checkpoint(checkpoint)
+    with output.waiting(f"reading the headers of {checkpoint}"):
+        opened = core.open_checkpoint(checkpoint)
     rows = _rows(opened.tensors, match, sort)
     if as_json:
         output.document(_record(opened, rows), compact=True)

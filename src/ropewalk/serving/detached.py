@@ -94,10 +94,14 @@ def find_detached(wanted: str | None = None) -> DetachedServer:
     Raises :class:`UsageError` where that is none or more than one.
     """
     servers = detached_servers()
+    if not servers:
+        raise UsageError(
+            "no server was left running; `ropewalk serve --detach` leaves one", where={"server": wanted}
+        )
     found = [one for one in servers if wanted in (None, one.name, one.port, str(one.pid))]
     if len(found) == 1:
         return found[0]
-    there = ", ".join(f"{one.name} on port {one.port}" for one in servers) or "none"
+    there = ", ".join(f"{one.name} on port {one.port}" for one in servers)
     asked = f"{wanted!r} names {len(found)} of the servers" if wanted else f"{len(found)} servers"
     raise UsageError(
         f"{asked} that were left running; there are: {there}",
