@@ -155,8 +155,10 @@ class Campaign:
             message = f"given up after {task.attempt} attempts: {lost}"
             self._keep_failure(task, Finding("task_lost", "error", message, {"arm": task.arm}), node)
         elif record is None:
-            message = f"the task could not be run: {ended.failed}"
-            self._keep_failure(task, Finding("task_crashed", "error", message, {"arm": task.arm}), None)
+            said = (ended.failed or "").strip()
+            message = f"the task could not be run: {_last_line(said)}"
+            where = {"arm": task.arm, "said": said}
+            self._keep_failure(task, Finding("task_crashed", "error", message, where), None)
         elif record.result is None:
             assert record.finding is not None  # noqa: S101 - run_task gives one of the two
             self._keep_failure(task, record.finding, node)
@@ -297,6 +299,11 @@ def _kind(node: NodeSeen) -> tuple[Any, ...]:
         node.machine.devices,
         engine and (engine.name, engine.version),
     )
+
+
+def _last_line(text: str) -> str:
+    """Where Python says what went wrong."""
+    return text.rpartition("\n")[2]
 
 
 def _ignore(event: events.Event) -> None:

@@ -63,6 +63,7 @@ class LocalBackend:
         running = self._running = self._running or self._start()
         while not running.process.wait(_WAIT_SECONDS):
             pass
+        running.process.stop()
         self._running = None
         if running.record.is_file():
             return Ended(running.key, record=running.record.read_text("utf-8"))
