@@ -363,7 +363,10 @@ def test_progress_only_grows_and_ends_at_its_total(bench: Bench) -> None:
     assert done == sorted(done)
     assert {step.total_tokens for step in progress} == {done[-1]}
     kinds = [type(event).__name__ for event in bench.heard]
-    assert kinds[:4] == ["RunStarted", "GridChosen", "ArmStarted", "ArmReady"]
+    assert kinds[:5] == ["RunStarted", "GridChosen", "ArmStarted", "ArmReady", "Estimated"]
+    (estimate, *_) = [event.progress for event in bench.heard if isinstance(event, events.Estimated)]
+    assert (estimate.done_tokens, estimate.total_tokens) == (0, done[-1])
+    assert estimate.seconds_left is not None  # known before the first question
     assert kinds[-2:] == ["ArmEnded", "RunEnded"]
 
 

@@ -26,6 +26,7 @@ MARKS: dict[str, Mark] = {
     "hit": Mark("■", "hit", "cyan"),
     "miss": Mark("·", "miss", "dim"),
     "wrong_needle": Mark("x", "wrong value", "yellow"),
+    "declined": Mark("d", "declined by the model", "yellow"),
     "refused": Mark("–", "refused by the server", "magenta"),
     "truncated": Mark("t", "answer cut off", "yellow"),
     "lost_to_reasoning": Mark("r", "lost to reasoning", "yellow"),

@@ -30,6 +30,7 @@ class MeasureProgress:
             disable=not console.is_terminal,
         )
         self._bar = self._progress.add_task("starting", total=None, left="")
+        self._is_estimated = False  # later ones are on the bar
         self._labels: dict[str, str] = {}
         self._marks: dict[int, str] = {}
 
@@ -56,6 +57,10 @@ class MeasureProgress:
                 context = format_tokens(event.context_reported)
                 ready = format_seconds(event.ready_seconds)
                 self._say(f"{self._labels.get(event.arm, event.arm)}: {context} tokens served after {ready}")
+            case events.Estimated():
+                if not self._is_estimated and event.progress.seconds_left:
+                    self._is_estimated = True
+                    self._say(f"about {format_seconds(event.progress.seconds_left)} from here")
             case events.PromptSent():
                 label = self._labels.get(event.arm, event.arm)
                 self._describe(f"{label}: {event.task}, {format_tokens(event.length)} tokens")

@@ -15,7 +15,7 @@ from ropewalk.planner.plan import prompt_work
 from ropewalk.planner.records import Launch
 from ropewalk.serving.arms import Arm
 from ropewalk.serving.engines import command_of, launch_spec
-from ropewalk.serving.events import ArmReady, ArmStarted, MemoryMarked, PromptSent
+from ropewalk.serving.events import ArmReady, ArmStarted, Estimated, MemoryMarked, PromptSent
 from ropewalk.serving.mappings import mappings
 from ropewalk.serving.memory_seen import Seen, memory_terms, thinned
 from ropewalk.serving.procmem import MemorySampler
@@ -124,6 +124,7 @@ class ArmRun:
         self._fill_ubatch(exam)
         self._note_memory(report, replace(seen, longest=self._mark("ubatch", sampler)))
         self._fix_grid()
+        self.session.emit(Estimated(self.session.progress()))
         lengths = self.session.lengths_of(self.arm)
         self._note(work=prompt_work(self.session.inspection, self.arm.plan.request, lengths))
         while step := self._next_step():

@@ -52,6 +52,13 @@ class GridChosen:
 
 
 @dataclass(frozen=True, slots=True)
+class Estimated:
+    """What is left to ask, once a first batch has shown the pace and before the first question."""
+
+    progress: Progress
+
+
+@dataclass(frozen=True, slots=True)
 class MemoryMarked:
     """Memory was taken at a named moment."""
 
@@ -118,6 +125,7 @@ Event = (
     | ArmStarted
     | ArmReady
     | GridChosen
+    | Estimated
     | MemoryMarked
     | PromptSent
     | TrialEnded

@@ -12,13 +12,16 @@ Outcome = Literal[
     "hit",  # the right value, and no other candidate
     "miss",  # an answer without any candidate value
     "wrong_needle",  # the value of another needle, or several values
+    "declined",  # the model says that it will not or cannot answer
     "refused",  # the server refused the prompt (longer than the context it serves)
     "truncated",  # the answer was cut by its budget or by the end of the context
     "lost_to_reasoning",  # the budget went into thinking; no answer was begun
     "invalid",  # the server evaluated another number of tokens than was sent
     "error",  # no answer: transport or server error
 ]
-JUDGED: frozenset[Outcome] = frozenset({"hit", "miss", "wrong_needle"})  # the rest says nothing of recall
+JUDGED: frozenset[Outcome] = frozenset(
+    {"hit", "miss", "wrong_needle", "declined"}
+)  # the rest says nothing of recall
 RunStatus = Literal["running", "finished", "interrupted", "failed"]
 
 

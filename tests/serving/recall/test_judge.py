@@ -22,6 +22,10 @@ from ropewalk.serving.records import Outcome
         ("3677 and 1234", "wrong_needle"),
         ("1234", "wrong_needle"),
         ("", "miss"),
+        ("I'm sorry, but I can't share that.", "declined"),
+        ("As an AI I do not keep numbers.", "declined"),
+        ("I cannot be sure, but it is 3677.", "hit"),
+        ("I cannot be sure, but it is 3678.", "miss"),
     ],
 )
 def test_retrieval_is_scored_not_wording(answer: str, outcome: Outcome) -> None:

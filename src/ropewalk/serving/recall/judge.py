@@ -18,6 +18,11 @@ from ropewalk.serving.recall.thinking import after_thinking
 from ropewalk.serving.records import Outcome
 
 _GROUPED = re.compile(r"(?<!\d)\d{1,3}(?:[,'’\u202f]\d{3})+(?!\d)")  # thousands separators
+_DECLINES = re.compile(
+    r"\b(?:i(?:['’]m| am) (?:sorry|unable to|not able to)|i apologi[sz]e|i can(?:not|['’]t)|i won['’]t|"
+    r"as an ai\b|unable to (?:answer|assist|help|provide))",
+    re.IGNORECASE,
+)
 _MARKDOWN = re.compile(r"[*_`~]+")
 
 
@@ -63,16 +68,19 @@ def score(
 
     Values are compared by normalised, token-bounded containment: wording, case, markdown and thousands
     separators do not matter, ``36771`` is not ``3677``. A number as long as an expected one is a
-    candidate even if no needle carries it: who names two has not recalled one. ``exact`` compares
-    character by character.
+    candidate even if no needle carries it: who names two has not recalled one. An answer without any that
+    says it will not be given is ``declined``. ``exact`` compares character by character.
     """
     text = answer if exact else normalise(answer)
     found = sum(_holds(text, value, exact=exact) for value in expected)
     wrong = next((value for value in others if _holds(text, value, exact=exact)), None)
     if wrong is not None:
         return Verdict("wrong_needle", f"the answer gives {wrong}", found)
+    if found == 0 and _DECLINES.search(answer) and not _stray(text, expected):
+        return Verdict("declined", "the model declines to answer", found)
     if found < len(expected):
-        return Verdict("miss", f"{found} of {len(expected)} values" if found else None, found)
+        said = f"{found} of {len(expected)} values" if found else None
+        return Verdict("miss", said if answer.strip() else "the answer is empty", found)
     if not exact and (stray := _stray(text, expected)):
         return Verdict("miss", f"the answer also gives {stray}", found)
     return Verdict("hit", None, found)

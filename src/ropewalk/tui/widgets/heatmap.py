@@ -26,7 +26,8 @@ STYLES = {
     MARKS[outcome].words: style
     for outcome, style in {
         "hit": "$blue", "miss": "$orange", "wrong_needle": "$purple", "refused": "$grey",
-        "truncated": "$yellow", "lost_to_reasoning": "$yellow", "invalid": "$red", "error": "$red",
+        "declined": "$yellow", "truncated": "$yellow", "lost_to_reasoning": "$yellow",
+        "invalid": "$red", "error": "$red",
     }.items()
 } | {PARTIAL.words: "$blue"}  # fmt: skip
 _PENDING = ("□", "$frame")
