@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ropewalk.findings import Finding
 from ropewalk.inspector.records import Format
 from ropewalk.inspector.tensors import Tensor
 from ropewalk.serving.detached import DetachedServer
+from ropewalk.serving.leftovers import Leftovers
 from ropewalk.serving.store import RunSummary
 
 
@@ -35,7 +36,8 @@ class RunList:
 
 @dataclass(frozen=True, slots=True)
 class ServerList:
-    """The servers that were left running, the oldest first."""
+    """The servers that were left running, the oldest first, and what killed ones left behind."""
 
     servers: tuple[DetachedServer, ...]
+    leftovers: Leftovers = field(default_factory=Leftovers)
     schema: str = "ropewalk.servers/1"

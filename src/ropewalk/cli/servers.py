@@ -8,6 +8,7 @@ from ropewalk.cli import output
 from ropewalk.cli.command import Command, json_option
 from ropewalk.documents import ServerList
 from ropewalk.serving.detached import detached_servers
+from ropewalk.serving.leftovers import find_leftovers
 
 
 @click.command(
@@ -20,11 +21,14 @@ from ropewalk.serving.detached import detached_servers
 )
 @json_option
 def command(as_json: bool) -> None:
-    """List the servers that were left running, with their addresses and logs."""
-    servers = detached_servers()
+    """List the servers that were left running, with their addresses and logs.
+
+    What a start left behind that was killed with everything around it is listed, too.
+    """
+    servers = ServerList(detached_servers(), find_leftovers())
     if as_json:
-        output.document(ServerList(servers))
+        output.document(servers)
     else:
         from ropewalk.report.servers import servers_page
 
-        output.page(servers_page(servers))
+        output.page(servers_page(servers.servers, leftovers=servers.leftovers))

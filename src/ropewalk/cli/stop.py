@@ -5,8 +5,9 @@ from __future__ import annotations
 import click
 
 from ropewalk.cli import output
-from ropewalk.cli.command import Command
+from ropewalk.cli.command import Command, option
 from ropewalk.serving.detached import detached_servers, find_detached, stop_detached
+from ropewalk.serving.leftovers import clear_leftovers, find_leftovers
 
 
 def _running(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
@@ -20,15 +21,27 @@ def _running(ctx: click.Context, param: click.Parameter, incomplete: str) -> lis
     examples="""
         ropewalk stop
         ropewalk stop 8000
+        ropewalk stop --leftovers
     """,
 )
 @click.argument("server", required=False, shell_complete=_running)
-def command(server: str | None) -> None:
+@option("--leftovers", is_flag=True, help="Clear what a start left behind that was killed.")
+def command(server: str | None, leftovers: bool) -> None:
     """Stop a server and all of its processes.
 
     SERVER is its name, port or process id; without one, the only server there is.
     """
+    if leftovers:
+        _clear()
+        return
     found = find_detached(server)
     with output.waiting(f"stopping {found.name}"):
         stop_detached(found)
     click.echo(f"stopped {found.name} on port {found.port}", err=True)
+
+
+def _clear() -> None:
+    found = find_leftovers()
+    clear_leftovers(found)
+    names = [*(f"process {one.pid} ({one.name})" for one in found.processes), *map(str, found.copies)]
+    click.echo(f"cleared {', '.join(names)}" if names else "nothing was left behind", err=True)

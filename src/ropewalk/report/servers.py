@@ -9,13 +9,17 @@ from rich.text import Text
 
 from ropewalk.report.layout import columns
 from ropewalk.serving.detached import DetachedServer
+from ropewalk.serving.leftovers import Leftovers
 from ropewalk.units import format_tokens
 
+_NOTHING = Leftovers()
 
-def servers_page(servers: Sequence[DetachedServer]) -> RenderableType:
-    """One row per server, the oldest first."""
+
+def servers_page(servers: Sequence[DetachedServer], *, leftovers: Leftovers = _NOTHING) -> RenderableType:
+    """One row per server, the oldest first; below, what killed ones left behind."""
+    behind = [Text(line, style="yellow") for line in leftovers.lines]
     if not servers:
-        return Text("no server was left running; `ropewalk serve --detach` leaves one")
+        return Group(Text("no server was left running; `ropewalk serve --detach` leaves one"), *behind)
     table = columns("left", "left", "right", "right", "left")
     heads = ("server", "address", "tokens", "pid", "started (UTC)")
     table.add_row(*(Text(head, style="dim") for head in heads))
@@ -24,7 +28,7 @@ def servers_page(servers: Sequence[DetachedServer]) -> RenderableType:
         name, length = Text(server.name, style="bold"), format_tokens(server.context_len)
         table.add_row(name, f"{server.base_url}/v1", length, str(server.pid), started)
     logs = (Text(_more(server), style="dim") for server in servers)
-    return Group(table, *logs)
+    return Group(table, *logs, *behind)
 
 
 def _more(server: DetachedServer) -> str:

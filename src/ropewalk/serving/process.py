@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -49,6 +50,21 @@ def birth(pid: int) -> str | None:
     return listing.stdout.strip() or None
 
 
+def own_mark() -> str:
+    """This process, named for good in one word: its id and when it began."""
+    return f"{os.getpid()}-{_moment(os.getpid())}"
+
+
+def lives(mark: str) -> bool:
+    """Whether the process of an :func:`own_mark` still runs."""
+    pid, _, began = mark.partition("-")
+    return pid.isdigit() and is_alive(int(pid)) and _moment(int(pid)) == began
+
+
+def _moment(pid: int) -> str:
+    return re.sub(r"\W", "", birth(pid) or "")
+
+
 def send(pids: Iterable[int], number: signal.Signals) -> None:
     """Send a signal to each process; one that is gone already is no error."""
     for pid in pids:
@@ -83,6 +99,11 @@ def largest_process() -> LargeProcess | None:
     sizes = ((_resident_bytes(int(name)), int(name)) for name in os.listdir("/proc") if name.isdigit())
     size, pid = max(sizes)
     return LargeProcess(pid, _name(pid), size) if size else None
+
+
+def process_of(pid: int) -> LargeProcess:
+    """What Linux says of one process."""
+    return LargeProcess(pid, _name(pid), _resident_bytes(pid))
 
 
 def _resident_bytes(pid: int) -> int:

@@ -17,6 +17,7 @@ from ropewalk.planner.records import Plan
 from ropewalk.serving.detached import DetachedServer, leave_running
 from ropewalk.serving.engines import launch_spec, pick_engine
 from ropewalk.serving.launcher import RunningServer, start
+from ropewalk.serving.leftovers import find_leftovers
 from ropewalk.serving.members import by_hand
 from ropewalk.serving.preflight import PreflightItem, preflight, require_passed
 from ropewalk.serving.records import LaunchSpec
@@ -91,6 +92,8 @@ def start_service(
     known to fail, :class:`EngineError` for one that failed. Nothing is left running then.
     """
     require_positive(plan)
+    for line in find_leftovers().lines:
+        say(line)
     build = pick_engine(plan.request.engine, path=settings.engine_path)
     spread = settings.spread
     spec = launch_spec(

@@ -5,7 +5,8 @@ whose other end the owner holds; its end means that the owner is gone, however i
 included, on every system, and without regard to the owner's threads (Linux's own parent-death signal
 follows the thread that started the child, not the process). An owner that wants to go and leave the engine
 running writes a byte first. On Linux the warden adopts what the engine leaves behind, so that workers which
-outlive their server are ended too (vllm-project/vllm#55510).
+outlive their server are ended too (vllm-project/vllm#55510). A warden that is itself killed takes the engine
+along there; what the engine began is then found by its mark, see :mod:`ropewalk.serving.leftovers`.
 
 The one line on standard output is ``started PID`` or ``failed REASON``; the exit status is the engine's,
 128 + n where signal n ended it.
@@ -22,8 +23,9 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 
-from ropewalk.serving.process import descendants, is_alive, send
+from ropewalk.serving.process import descendants, is_alive, own_mark, send
 
+MARK = "ROPEWALK_WARDEN"  # in the environment of all that the engine begins
 KILL_SECONDS = 5.0  # how long a killed process may take to leave the process table
 _TERM_SECONDS = 1.0  # workers that outlive their server had its word to stop already
 _POLL_SECONDS = 0.02
@@ -43,6 +45,7 @@ def main(arguments: Sequence[str]) -> int:
             argv,
             stdin=subprocess.DEVNULL,
             stdout=sys.stderr,
+            env={**os.environ, MARK: own_mark()},
             start_new_session=True,
             preexec_fn=lambda: prctl(_PR_SET_PDEATHSIG, signal.SIGKILL),  # safe: one thread here
         )
