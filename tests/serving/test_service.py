@@ -101,7 +101,7 @@ def test_what_is_known_to_fail_is_not_started(
         PreflightItem("memory", False, "3 GiB needed, 2 GiB free"),
         PreflightItem("port", False, "taken"),
     )
-    monkeypatch.setattr(service_module, "preflight", lambda plan, spec, inspection: items)
+    monkeypatch.setattr(service_module, "preflight", lambda plan, spec, inspection, **options: items)
     with pytest.raises(
         PreflightError, match=r"^not started: memory: 3 GiB needed, 2 GiB free; port: taken$"
     ) as e:
