@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import json
 from dataclasses import fields, replace
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 from tests.cli import records
 from tests.cli.conftest import Calls, Invoke
 
 from ropewalk import core
 from ropewalk.cli import demo
-from ropewalk.cli.measure import _SETTINGS, is_positive
+from ropewalk.cli.measure import _CAMPAIGN, _SETTINGS, is_positive
 from ropewalk.errors import EngineMissingError
 from ropewalk.findings import Finding
+from ropewalk.report.progress import MeasureProgress
 from ropewalk.serving import events
+from ropewalk.serving.campaign.settings import CampaignSettings
 from ropewalk.serving.records import Measurement, Trial
 from ropewalk.serving.settings import MeasureSettings
 
@@ -81,6 +85,37 @@ def test_settings_arrive_under_their_own_names(measured: Calls, invoke: Invoke, 
     ]
 
 
+def test_a_place_and_its_options_make_a_campaign(measured: Calls, invoke: Invoke) -> None:
+    invoke("measure", "m.gguf", "--context", "12k", "--on", "ray://head:10001")
+    invoke(
+        *("measure", "m.gguf", "--context", "12k", "--on", "slurm:gpu", "--per-task-gpus", "2"),
+        *("--whole-nodes", "--retries", "0", "--task-minutes", "90"),
+    )
+    assert [call["on"] for call in measured.seen] == [
+        CampaignSettings("ray://head:10001"),
+        CampaignSettings("slurm:gpu", per_task_gpus=2, retries=0, whole_nodes=True, task_minutes=90),
+    ]
+
+
+@pytest.mark.parametrize("words", [("--retries", "1"), ("--per-task-gpus", "1"), ("--whole-nodes",)])
+def test_options_of_a_campaign_need_a_place(measured: Calls, invoke: Invoke, words: tuple[str, ...]) -> None:
+    outcome = invoke("measure", "m.gguf", "--context", "12k", *words)
+    assert outcome.status == 2
+    assert f"{words[0]} is for a campaign: say where with --on" in outcome.err
+    assert measured.seen == []
+
+
+def test_the_options_are_those_of_a_campaign() -> None:
+    assert set(_CAMPAIGN) == {field.name for field in fields(CampaignSettings)}
+
+
+def test_a_place_that_is_none_is_wrong_usage(invoke: Invoke, smollm2: Path, tmp_path: Path) -> None:
+    store = str(tmp_path / "runs.sqlite3")
+    outcome = invoke("measure", str(smollm2), "--context", "1k", "--on", "k8s", "--store", store)
+    assert outcome.status == 2
+    assert "'k8s' is no place to measure on" in outcome.err
+
+
 def test_the_settings_are_those_of_a_measurement() -> None:
     assert set(_SETTINGS) <= {field.name for field in fields(MeasureSettings)}
 
@@ -94,6 +129,21 @@ def test_progress_is_beside_the_record(measured: Calls, invoke: Invoke) -> None:
         "as shipped: 8,192 tokens served after 1.2 s",
         "asking at 1,945, 7,885 tokens, 3 depths, 1 haystack",
         "      1,945  x",
+    ]
+
+
+def test_a_campaign_says_what_came_back_from_where() -> None:
+    text = StringIO()
+    with MeasureProgress(Console(file=text, width=100)) as progress:
+        progress(events.CampaignStarted("Ray, 2 nodes, 2 CPUs, 0 GPUs", 2))
+        progress(events.TaskEnded("yarn:2", "YaRN 2", 1, None, "the worker died", 0, 2))
+        progress(events.TaskEnded("shipped", "as shipped", 1, "a (10.9.0.1)", None, 1, 2))
+        progress(events.TaskEnded("yarn:2", "YaRN 2", 2, "b (10.9.0.2)", "port 80 is in use", 2, 2))
+    assert text.getvalue().splitlines() == [
+        "2 tasks on Ray, 2 nodes, 2 CPUs, 0 GPUs",
+        "0 of 2  YaRN 2: lost: the worker died",
+        "1 of 2  as shipped: back from a (10.9.0.1)",
+        "2 of 2  YaRN 2: lost on b (10.9.0.2), attempt 2: port 80 is in use",
     ]
 
 

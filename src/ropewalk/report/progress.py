@@ -103,11 +103,9 @@ def _grid(event: events.GridChosen) -> str:
 
 
 def _task(event: events.TaskEnded) -> str:
-    where = f" on {event.node}" if event.node else ""
     again = "" if event.attempt == 1 else f", attempt {event.attempt}"
-    ended = (
-        f"lost{where}{again}: {event.reason}"
-        if event.reason
-        else f"back from{where[3:] or ' its node'}{again}"
-    )
+    if event.reason is None:
+        ended = f"back from {event.node or 'a worker that cannot run it'}{again}"
+    else:
+        ended = f"lost{f' on {event.node}' if event.node else ''}{again}: {event.reason}"
     return f"{event.num_ended} of {event.num_tasks}  {event.label}: {ended}"
