@@ -138,6 +138,9 @@ def test_two_runs_side_by_side(store: str, invoke: Invoke) -> None:
     assert data["schema"] == "ropewalk.runpair/1"
     (cell,) = data["cells"]
     assert (cell["arm"], cell["one"]["hits"], cell["other"]["trials"]) == ("shipped", 1, 2)
+    (pair,) = data["pairs"]  # the same prompt in both
+    assert (pair["pairs"], pair["only_arm"], pair["only_other"]) == (1, 1, 0)
+    assert "only 1 as shipped: 1, only 2 as shipped: 0" in " ".join(outcome.out.split())
 
 
 def test_a_run_beside_itself_differs_in_nothing(store: str, invoke: Invoke) -> None:

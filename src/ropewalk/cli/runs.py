@@ -133,7 +133,7 @@ def _forget(runs: RunStore, run: str, yes: bool) -> None:
 def _show_pair(runs: RunStore, run: str, other: str, as_json: bool) -> None:
     from ropewalk.serving.runpair import pair_runs
 
-    pair = pair_runs(runs.load(run), runs.load(other))
+    pair = pair_runs(runs.load(run), runs.load(other), trials=(runs.trials(run), runs.trials(other)))
     if as_json:
         output.document(pair)
         return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
@@ -21,7 +21,7 @@ from ropewalk.report.grid import (
 from ropewalk.report.layout import Parts, columns, common_unit, findings_block, in_unit, labelled, short_name
 from ropewalk.report.plan import term_name
 from ropewalk.report.speed import FIT_HEADS, fit_rows
-from ropewalk.serving.records import ArmResult, Comparison, Machine, Measurement
+from ropewalk.serving.records import ArmResult, Machine, Measurement, PairedRecall
 from ropewalk.units import format_bytes, format_seconds, format_tokens
 
 _LENGTH_WIDTH = 7
@@ -97,7 +97,8 @@ def _machine(machine: Machine) -> Iterator[str]:
 def _rows(measurement: Measurement) -> Iterator[Row]:
     yield "reaches", reach_table(measurement.arms)
     if measurement.comparison and measurement.comparison.pairs:
-        yield "pairs", _pairs(measurement.comparison, measurement.arms)
+        labels = {arm.arm: arm.label for arm in measurement.arms}
+        yield "pairs", pairs_table(measurement.comparison.pairs, labels)
     if any(arm.memory for arm in measurement.arms):
         yield "memory", memory_table(measurement.arms)
     if lengths_of_speed(measurement.arms):
@@ -122,15 +123,14 @@ def _length(value: int | None) -> str:
     return "no claim" if value is None else format_tokens(value)
 
 
-def _pairs(comparison: Comparison, arms: Sequence[ArmResult]) -> RenderableType:
-    labels = {arm.arm: arm.label for arm in arms}
+def pairs_table(pairs: Sequence[PairedRecall], labels: Mapping[str, str]) -> RenderableType:
+    """Discordant pairs and their p by length, and which drop so many pairs could show."""
     table = columns("right", "left", "left")
-    seen = dict.fromkeys(map(visible_drop, comparison.pairs))
-    for pair in comparison.pairs:
+    for pair in pairs:
         first, second = labels.get(pair.arm, pair.arm), labels.get(pair.other, pair.other)
         only = f"only {first}: {pair.only_arm}, only {second}: {pair.only_other}, of {pair.pairs} pairs"
         table.add_row(format_tokens(pair.length), only, f"p = {pair.p_value:.3g}")
-    return Group(table, *(Text(line, style="dim") for line in seen))
+    return Group(table, *(Text(line, style="dim") for line in dict.fromkeys(map(visible_drop, pairs))))
 
 
 def memory_table(arms: Sequence[ArmResult]) -> RenderableType:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from rich.console import Group, RenderableType
@@ -10,8 +10,8 @@ from rich.text import Text
 
 from ropewalk.report.grid import heatmaps, lengths_of_speed
 from ropewalk.report.layout import Parts, columns, labelled, short_name
-from ropewalk.report.measurement import HeatmapText, reach_table, speed_table
-from ropewalk.serving.records import ArmResult, Measurement
+from ropewalk.report.measurement import HeatmapText, pairs_table, reach_table, speed_table
+from ropewalk.serving.records import ArmResult, Measurement, PairedRecall
 from ropewalk.serving.runpair import Difference, RunPair
 
 Row = tuple[str, RenderableType]
@@ -24,7 +24,7 @@ def runpair_page(pair: RunPair) -> RenderableType:
     parts: list[RenderableType] = [labelled(_heading(pair))]
     for heatmap in heatmaps(both):
         parts += ["", HeatmapText(heatmap)]
-    parts += ["", labelled(_rows(arms))]
+    parts += ["", labelled(_rows(arms, pair.pairs))]
     return Group(*parts)
 
 
@@ -58,7 +58,17 @@ def _shown(value: object) -> str:
     return "–" if value is None else str(value)
 
 
-def _rows(arms: tuple[ArmResult, ...]) -> Iterator[Row]:
+def _rows(arms: tuple[ArmResult, ...], pairs: Sequence[PairedRecall]) -> Iterator[Row]:
     yield "reaches", reach_table(arms)
+    yield "pairs", _pairs(pairs, arms) if pairs else "no prompt was asked in both, token for token"
     if lengths_of_speed(arms):
         yield "speed", speed_table(arms)
+
+
+def _pairs(pairs: Sequence[PairedRecall], arms: Sequence[ArmResult]) -> RenderableType:
+    """Both arms of a pair have the name of one arm: their labels have the run's number."""
+    labels: dict[str, list[str]] = {}
+    for arm in arms:
+        labels.setdefault(arm.arm, []).append(arm.label)
+    named = [replace(pair, arm=labels[pair.arm][0], other=labels[pair.other][1]) for pair in pairs]
+    return pairs_table(named, {})

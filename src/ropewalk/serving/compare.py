@@ -27,7 +27,7 @@ def compare(arms: Sequence[ArmResult], trials: Trials, *, target_len: int) -> Co
         pair
         for length in lengths
         for first, second in combinations([arm.arm for arm in arms], 2)
-        if (pair := _pair(trials.get(first, ()), trials.get(second, ()), length=length))
+        if (pair := paired_recall(trials.get(first, ()), trials.get(second, ()), length=length))
     )
     if not lengths:
         return Comparison(target_len, None, "no answer could be judged: no verdict", pairs)
@@ -53,7 +53,7 @@ def compare_findings(arms: Sequence[ArmResult], trials: Trials) -> tuple[Finding
     )
 
 
-def _pair(first: Sequence[Trial], second: Sequence[Trial], *, length: int) -> PairedRecall | None:
+def paired_recall(first: Sequence[Trial], second: Sequence[Trial], *, length: int) -> PairedRecall | None:
     """Both arms on the very same token ids; None where they have none in common."""
     pairs = list(_paired(first, second, length=length))
     if not pairs:

@@ -1,12 +1,13 @@
-"""Two runs side by side: what was set otherwise, and every cell that either has."""
+"""Two runs side by side: what was set otherwise, every cell that either has, and the prompts of both."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ropewalk.serving.records import Measurement, RecallCell
+from ropewalk.serving.compare import paired_recall
+from ropewalk.serving.records import Measurement, PairedRecall, RecallCell, Trial
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,18 +33,37 @@ class CellPair:
 
 @dataclass(frozen=True, slots=True)
 class RunPair:
-    """Two runs, what differs in how they were made, and their cells in the order of the arms."""
+    """Two runs, what differs in how they were made, and their cells in the order of the arms.
+
+    ``pairs`` are arms of one name on prompts that both runs asked, token for token: the first of each pair is
+    that of ``one``. So are engines compared, and quantisations, where the tokenizer is the same.
+    """
 
     one: Measurement
     other: Measurement
     differences: tuple[Difference, ...]
     cells: tuple[CellPair, ...]
+    pairs: tuple[PairedRecall, ...] = ()
     schema: str = "ropewalk.runpair/1"
 
 
-def pair_runs(one: Measurement, other: Measurement) -> RunPair:
-    """Lay two runs side by side; arms are matched by name."""
-    return RunPair(one, other, tuple(_differences(one, other)), tuple(_cells(one, other)))
+def pair_runs(
+    one: Measurement, other: Measurement, *, trials: tuple[Sequence[Trial], Sequence[Trial]]
+) -> RunPair:
+    """Lay two runs side by side, each with its trials; arms are matched by name."""
+    pairs = tuple(_pairs(one, other, *trials))
+    return RunPair(one, other, tuple(_differences(one, other)), tuple(_cells(one, other)), pairs)
+
+
+def _pairs(
+    one: Measurement, other: Measurement, first: Sequence[Trial], second: Sequence[Trial]
+) -> Iterator[PairedRecall]:
+    shared = {arm.arm for arm in other.arms}
+    for name in (arm.arm for arm in one.arms if arm.arm in shared):
+        ours, theirs = ([trial for trial in trials if trial.arm == name] for trials in (first, second))
+        for length in sorted({trial.length for trial in ours}):
+            if pair := paired_recall(ours, theirs, length=length):
+                yield pair
 
 
 def _differences(one: Measurement, other: Measurement) -> Iterator[Difference]:
