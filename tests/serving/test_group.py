@@ -15,6 +15,7 @@ from ropewalk.serving.engine_process import EngineProcess
 from ropewalk.serving.group import LostNode, Member, arguments_of, lost_node, running_nodes
 from ropewalk.serving.logtail import LogTail
 from ropewalk.serving.process import is_alive
+from ropewalk.serving.warden import wait_until
 
 PAUSE = "import signal; signal.pause()"
 Group = Callable[..., EngineProcess]
@@ -124,13 +125,17 @@ def test_stop_ends_every_node_and_loses_none(group: Group, fifo: Path, tmp_path:
     assert lost_node(lines_of(tmp_path / "log")) is None
 
 
-def test_a_killed_group_leaves_no_node(group: Group, tmp_path: Path, fifo: Path) -> None:
-    """The warden adopts them."""
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel kills orphans on Linux alone")
+@pytest.mark.parametrize("which", ["group", "warden"])
+def test_whoever_of_those_that_watch_is_killed_no_node_is_left(
+    which: str, group: Group, tmp_path: Path, fifo: Path
+) -> None:
     process = group(PAUSE, f"open({str(fifo)!r}, 'w').close(); {PAUSE}")
     wait_for(fifo)
     pids = [node.pid for node in running_nodes(lines_of(tmp_path / "log"))]
-    os.kill(process.pid, signal.SIGKILL)
+    os.kill(process.pid if which == "group" else process.warden_pid, signal.SIGKILL)
     assert process.wait(20)
+    wait_until(lambda: not any(map(is_alive, pids)), 20)
     assert not any(map(is_alive, pids))
 
 

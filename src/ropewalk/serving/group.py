@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from ropewalk.serving.process import in_words
-from ropewalk.serving.warden import STOP_SIGNALS, signal_pipe, wait_until
+from ropewalk.serving.warden import STOP_SIGNALS, die_with_parent, signal_pipe, wait_until
 
 CAUSE_SECONDS = 2.0  # between a node that ends in peace and the one whose death it noticed
 _RUNS = re.compile(r"^group: node (\d+) at (\S+) is process (\d+); its log: (.+)$")
@@ -114,6 +114,7 @@ def _start(member: Member, *, is_first: bool) -> subprocess.Popen[bytes]:
             stderr=subprocess.STDOUT,
             env={**os.environ, **member.env},
             start_new_session=True,
+            preexec_fn=die_with_parent(),  # safe: one thread here
         )
 
 

@@ -38,8 +38,7 @@ def main(arguments: Sequence[str]) -> int:
     """Start the engine, wait for a reason to end it, end it; returns its exit status."""
     grace_seconds, *argv = arguments
     signals = signal_pipe()
-    prctl = _prctl()
-    prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    _prctl()(_PR_SET_CHILD_SUBREAPER, 1)
     try:
         engine = subprocess.Popen(
             argv,
@@ -47,7 +46,7 @@ def main(arguments: Sequence[str]) -> int:
             stdout=sys.stderr,
             env={**os.environ, MARK: own_mark()},
             start_new_session=True,
-            preexec_fn=lambda: prctl(_PR_SET_PDEATHSIG, signal.SIGKILL),  # safe: one thread here
+            preexec_fn=die_with_parent(),  # safe: one thread here
         )
     except OSError as error:
         _tell(f"failed {argv[0]}: {error.strerror}")
@@ -71,6 +70,12 @@ def signal_pipe() -> int:
     for number in (*STOP_SIGNALS, signal.SIGCHLD):
         signal.signal(number, lambda number, frame: None)
     return readable
+
+
+def die_with_parent() -> Callable[[], object]:
+    """What a child is to call first, so that it is killed when its parent ends; on Linux."""
+    prctl = _prctl()
+    return lambda: prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _prctl() -> Callable[[int, int], object]:
