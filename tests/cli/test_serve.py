@@ -113,6 +113,12 @@ def test_settings_of_the_start_arrive(starter: Starter, invoke: Invoke, tmp_path
     )
 
 
+def test_a_plan_that_the_engine_confirmed_says_so(starter: Starter, planned: Calls, invoke: Invoke) -> None:
+    assert "confirmed by" not in invoke("serve", "m", "--context", "128k").out
+    invoke("serve", "m", "--context", "128k", "--confirm")
+    assert [call["confirm"] for call in planned.seen] == [False, True]
+
+
 def test_machines_of_a_group_arrive(starter: Starter, invoke: Invoke) -> None:
     invoke(
         *("serve", "m", "--context", "128k", "--node-addresses", "10.0.0.1, 10.0.0.2", "--executor", "mp"),

@@ -54,6 +54,12 @@ _SERVER, _LOOK_SECONDS = "The server", 1.0
     help="How long it may take to answer.  [default: the engine's own pace]",
 )
 @option(
+    "--confirm",
+    is_flag=True,
+    group=_SERVER,
+    help="Have the engine itself work out its memory before it starts; no weight is read.",
+)
+@option(
     "--verify",
     is_flag=True,
     group=_SERVER,
@@ -75,6 +81,7 @@ def command(
     engine_path: Path | None,
     log_path: Path | None,
     ready_timeout: float | None,
+    confirm: bool,
     verify: bool,
     force: bool,
     **options: Any,
@@ -99,7 +106,11 @@ def command(
     with output.waiting(f"planning for {checkpoint}"):
         inspection = core.inspect(checkpoint)
         plan = core.plan(
-            inspection, context_len=context_len, engine_path=settings.engine_path, **request_fields(options)
+            inspection,
+            context_len=context_len,
+            engine_path=settings.engine_path,
+            confirm=confirm,
+            **request_fields(options),
         )
     if not plan.positive:
         from ropewalk.report.plan import plan_page

@@ -18,6 +18,7 @@ from ropewalk.serving.verify import Verification
 from ropewalk.units import format_seconds, format_tokens
 
 _MARKS = {True: ("✓", "green"), False: ("✗", "red"), None: ("?", "dim")}
+_CONFIRMED = "confirmed by the engine before the start"
 Row = tuple[str, RenderableType]
 
 
@@ -29,6 +30,7 @@ def serve_page(service: Service, *, stop: str) -> RenderableType:
         ("model", Parts([server.report.model_name, rope_words(plan.rope)])),
         ("context", Parts(list(_context(plan, server.report)))),
         ("memory", _memory(plan, server.report)),
+        *([("", _CONFIRMED)] if plan.launch and plan.launch.confirmed_by == "engine" else []),
         *([("devices", shares_block(plan, server.report))] if plan.request.rpc_servers else []),
         *([("nodes", nodes_block(server))] if server.spec.nodes else []),
         ("checked", checks_block(service.checks)),

@@ -83,7 +83,11 @@ def serving() -> list[Serving]:
     for warden in pids():
         words = command_of(warden)
         worker = parent_of(warden)
-        if "ropewalk.serving.warden" not in words or worker is None or not command_of(worker).startswith("ray::"):
+        if (
+            "ropewalk.serving.warden" not in words
+            or worker is None
+            or not command_of(worker).startswith("ray::")
+        ):
             continue
         node = parent_of(worker)
         engines = [pid for pid in pids() if parent_of(pid) == warden]
