@@ -142,6 +142,8 @@ def test_a_run_whose_process_is_gone_was_interrupted(tmp_path: Path, monkeypatch
         }
         assert {name: store.load(name).status for name in listed} == listed
         assert store.owner("done") is None
+        store._db.execute("UPDATE runs SET owner = NULL")  # of a version that noted none
+        assert store.load("alive").status == "interrupted"
 
 
 def test_a_run_is_found_by_a_beginning_that_is_unique(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from ropewalk.report.layout import in_unit
 from ropewalk.serving.recall.statistics import wilson
-from ropewalk.serving.records import JUDGED, ArmResult, Measurement, PairedRecall, RecallCell
+from ropewalk.serving.records import JUDGED, ArmResult, Measurement, MemorySample, PairedRecall, RecallCell
 
 _HEIGHTS = "▁▂▃▄▅▆▇"
 
@@ -146,19 +146,20 @@ def visible_drop(pair: PairedRecall) -> str:
     return f"{pair.pairs} pairs: {least} from 95 % recall would be seen in four runs of five"
 
 
-_MOMENTS = {"loaded": "after loading", "ubatch": "a full batch", "longest": "the longest prompt"}
+MOMENTS = {"loaded": "after loading", "ubatch": "a full batch", "longest": "the longest prompt"}
 
 
-def memory_moments(arms: Iterable[ArmResult], unit: str) -> list[str]:
-    """Anonymous and file-backed memory at the named moments, a line per arm that was seen."""
-    lines = []
+def moment_rows(arms: Iterable[ArmResult], unit: str) -> list[list[str]]:
+    """Anonymous and file-backed memory at the named moments, a row per arm that was seen."""
+    rows = []
     for arm in arms:
-        named = {sample.moment: sample for sample in arm.samples if sample.moment in _MOMENTS}
-        at = [
-            f"{words} {in_unit(named[moment].anon_bytes, unit)} + {in_unit(named[moment].file_bytes, unit)}"
-            for moment, words in _MOMENTS.items()
-            if moment in named
-        ]
-        if at:
-            lines.append(f"{arm.label}, anonymous + file-backed {unit}: {', '.join(at)}")
-    return lines
+        named = {sample.moment: sample for sample in arm.samples if sample.moment in MOMENTS}
+        if named:
+            rows.append([arm.label, *(_both(named.get(moment), unit) for moment in MOMENTS)])
+    return rows
+
+
+def _both(sample: MemorySample | None, unit: str) -> str:
+    if sample is None:
+        return "–"
+    return f"{in_unit(sample.anon_bytes, unit)} + {in_unit(sample.file_bytes, unit)}"

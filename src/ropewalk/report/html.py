@@ -8,7 +8,7 @@ from importlib.resources import files
 from ropewalk._version import __version__
 from ropewalk.findings import Finding, by_severity
 from ropewalk.report.command import fold
-from ropewalk.report.grid import Heatmap, heatmaps, lengths_of_speed, memory_moments, visible_drop
+from ropewalk.report.grid import MOMENTS, Heatmap, heatmaps, lengths_of_speed, moment_rows, visible_drop
 from ropewalk.report.layout import SEVERITY_MARKS, common_unit, in_unit, short_name
 from ropewalk.report.markup import Markup, element, join
 from ropewalk.report.plan import rope_words, term_name
@@ -140,8 +140,14 @@ def _memory(arms: Sequence[ArmResult]) -> Markup:
         _table(heads, rows, numbers={2, 3, 4}),
         element("p", "Outline: planned. Bar: measured, or printed where it was not.", class_="note"),
         *(element("p", line, class_="note") for line in how),
-        *(element("p", f"{line}.", class_="note") for line in memory_moments(arms, unit)),
+        *_moments(arms, unit),
     ])  # fmt: skip
+
+
+def _moments(arms: Sequence[ArmResult], unit: str) -> Iterable[Markup]:
+    rows = moment_rows(arms, unit)
+    if rows:
+        yield _table([f"anonymous + file-backed, {unit}", *MOMENTS.values()], rows, numbers={1, 2, 3})
 
 
 def _amount(count: int | None, unit: str) -> str:

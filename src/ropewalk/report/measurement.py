@@ -9,12 +9,13 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderR
 from rich.text import Text
 
 from ropewalk.report.grid import (
+    MOMENTS,
     Heatmap,
     Strip,
     arm_name,
     heatmaps,
     lengths_of_speed,
-    memory_moments,
+    moment_rows,
     pooled,
     visible_drop,
 )
@@ -148,7 +149,19 @@ def memory_table(arms: Sequence[ArmResult]) -> RenderableType:
             cells = ("–" if count is None else in_unit(count, unit) for count in counts)
             table.add_row(label, term_name(term.name), *cells)
     how = dict.fromkeys(f"{term_name(term.name)} measured: {term.how}" for term in terms if term.how)
-    return Group(table, *(Text(line, style="dim") for line in (*how, *memory_moments(arms, unit))))
+    return Group(table, *(Text(line, style="dim") for line in how), *_moments(arms, unit))
+
+
+def _moments(arms: Sequence[ArmResult], unit: str) -> Iterator[RenderableType]:
+    rows = moment_rows(arms, unit)
+    if rows:
+        table = columns("left", "right", "right", "right")
+        table.add_row(
+            *(Text(head, style="dim") for head in (f"anonymous + files, {unit}", *MOMENTS.values()))
+        )
+        for row in rows:
+            table.add_row(*row)
+        yield table
 
 
 def speed_table(arms: Sequence[ArmResult]) -> RenderableType:

@@ -14,6 +14,7 @@ from ropewalk.report.measurement import HeatmapText, pairs_table, reach_table, s
 from ropewalk.serving.records import ArmResult, Measurement, PairedRecall
 from ropewalk.serving.runpair import Difference, RunPair
 
+_FINGERPRINT = len("sha256:") + 12
 Row = tuple[str, RenderableType]
 
 
@@ -55,6 +56,8 @@ def _shown(value: object) -> str:
         return ", ".join(_shown(item) for item in value) or "none"
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
+    if isinstance(value, str) and value.startswith("sha256:"):
+        return value[:_FINGERPRINT]  # enough to tell two apart
     return "–" if value is None else str(value)
 
 

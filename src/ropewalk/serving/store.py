@@ -276,8 +276,10 @@ def _owner(run: Measurement) -> str | None:
 
 
 def _status(stored: RunStatus, owner: str | None) -> RunStatus:
-    is_lost = stored == "running" and owner is not None and jsonio.loads(Owner, owner).is_gone
-    return "interrupted" if is_lost else stored
+    if stored != "running":
+        return stored
+    is_lost = owner is None or jsonio.loads(Owner, owner).is_gone  # None: of a version that noted no process
+    return "interrupted" if is_lost else "running"
 
 
 def _summary(
