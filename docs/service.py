@@ -43,6 +43,11 @@ Starting, stopping and deleting need the token: `Authorization: Bearer TOKEN`. I
 `ROPEWALK_TOKEN`, or made up and shown at the start. On an address other than a loopback one, or with
 `--allow-host`, reading needs it too. Nothing is encrypted: put a proxy with TLS in front.
 
+A measurement goes on when its client leaves. What was under way when the service ended goes on when it is
+started again with the same store; with `--no-resume` it stays `interrupted` until it is asked for. A run in
+whose middle the service has ended three times is begun no more. A server that was started outlives the
+service.
+
 That a plan does not fit is an answer like any other. What is wrong with a request is a problem (RFC 9457,
 `application/problem+json`) with the `code` and `where` of the [findings](findings.md).
 

@@ -8,7 +8,16 @@ from pathlib import Path
 import pytest
 from tests.cli import records
 
-from ropewalk.api.claims import claim, claims_dir, mark_lost_runs
+from ropewalk.api.claims import (
+    MOST_GOES,
+    claim,
+    claims_dir,
+    forget_left,
+    is_held,
+    left_runs,
+    mark_lost_runs,
+    note_left,
+)
 from ropewalk.errors import RunActiveError
 from ropewalk.serving.store import RunStore
 
@@ -62,3 +71,24 @@ def test_a_run_that_ended_stays_as_it_ended(store: Path) -> None:
 def test_no_folder_no_claims(tmp_path: Path) -> None:
     mark_lost_runs(tmp_path / "runs.sqlite3")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_is_left_until_it_has_ended_and_not_for_ever(store: Path) -> None:
+    assert left_runs(store) == []
+    for _ in range(MOST_GOES - 1):
+        note_left(store, RUN.run_id)
+        assert left_runs(store) == [RUN.run_id]
+    note_left(store, RUN.run_id)
+    assert left_runs(store) == []  # the service has ended with it three times
+    note_left(store, RUN.run_id)
+    assert left_runs(store) == [RUN.run_id]
+    forget_left(store, RUN.run_id)
+    forget_left(store, RUN.run_id)
+    assert left_runs(store) == []
+
+
+def test_who_holds_a_run_is_seen(store: Path) -> None:
+    assert not is_held(store, RUN.run_id)
+    with claim(store, RUN.run_id):
+        assert is_held(store, RUN.run_id)
+    assert not is_held(store, RUN.run_id)

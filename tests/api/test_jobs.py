@@ -20,7 +20,7 @@ from tests.api.test_gate import assert_problem
 from tests.cli import records
 
 from ropewalk.api import jobs
-from ropewalk.api.claims import claims_dir
+from ropewalk.api.claims import claims_dir, left_runs, note_left
 from ropewalk.api.routes import servers
 from ropewalk.serving.detached import DetachedServer
 from ropewalk.serving.store import RunStore
@@ -174,6 +174,47 @@ def test_a_client_that_leaves_leaves_nothing_running(path: str, accept: str, run
 def test_nothing_outlives_the_service(running: Running) -> None:
     """The fixture stops the service while this runs, and then waits until no worker is left."""
     assert running.start("long").status_code == 202
+
+
+def test_what_was_under_way_goes_on_with_the_next_service(running: Running) -> None:
+    with RunStore(running.settings.store) as store:
+        checkpoint = running.settings.models_dirs[0] / "long"
+        store.update(replace(store.frame(RUN_ID), checkpoint=str(checkpoint)))
+    assert running.start("long").status_code == 202
+    running.server.should_exit = True
+    running.wait_until_gone()
+    assert left_runs(running.settings.store) == [RUN_ID]
+    with served(running.settings) as again:
+        told = (first_event(again) for _ in range(1000))
+        assert next(data for data in told if "measurement" not in data)["resume"] == RUN_ID
+        assert again.client.post(f"/v1/runs/{RUN_ID}/stop", headers=AUTHORIZED).status_code == 200
+    assert left_runs(running.settings.store) == []
+
+
+def first_event(service: Served) -> dict[str, Any]:
+    """The start of the run, or its end where nobody measures it."""
+    with service.client.stream("GET", f"/v1/runs/{RUN_ID}/events") as stream:
+        line = next(line for line in stream.iter_lines() if line.startswith("data: "))
+    told: dict[str, Any] = json.loads(line.removeprefix("data: "))
+    return told
+
+
+def test_what_cannot_go_on_is_told_once(running: Running, capfd: pytest.CaptureFixture[str]) -> None:
+    claims_dir(running.settings.store).mkdir(exist_ok=True)
+    note_left(running.settings.store, RUN_ID)
+    with RunStore(running.settings.store) as store:
+        store.update(replace(store.frame(RUN_ID), checkpoint="/elsewhere/model.gguf"))
+    with served(running.settings) as again:
+        lists = ((again.get("/healthz"), left_runs(again.settings.store)) for _ in range(1000))
+        assert next(left for _, left in lists if not left) == []
+    assert f"run {RUN_ID} does not go on: /elsewhere/model.gguf is not in a folder" in capfd.readouterr().err
+
+
+def test_a_run_that_was_stopped_or_has_ended_is_not_gone_on_with(running: Running) -> None:
+    running.start("long")
+    assert left_runs(running.settings.store) == [RUN_ID]
+    running.post(f"/v1/runs/{RUN_ID}/stop")
+    assert left_runs(running.settings.store) == []
 
 
 def test_streams_end_well_when_the_service_stops(running: Running) -> None:

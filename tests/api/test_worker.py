@@ -93,11 +93,9 @@ def test_a_run_survives_a_service_that_is_killed(smollm2: Path, tmp_path: Path) 
         assert next(name for name in event_names(client, run_id) if name == "trial_ended")
         process.send_signal(signal.SIGKILL)
     with service(tmp_path, smollm2.parent) as (_, client):
-        # Its worker may need a moment to notice; a run that it still holds cannot be resumed.
-        answers = (client.post(f"/v1/runs/{run_id}/resume") for _ in range(100))
-        resumed = next(answer for answer in answers if answer.json().get("code") != "run_active")
-        assert resumed.status_code == 202, resumed.text
-        assert list(event_names(client, run_id))[-1] == "run_ended"
+        # It goes on by itself once the worker of the killed service has noticed.
+        told = (list(event_names(client, run_id)) for _ in range(10_000))
+        assert next(names for names in told if "run_started" in names)[-1] == "run_ended"
         run = client.get(f"/v1/runs/{run_id}").json()
         server = client.post("/v1/servers", json={"checkpoint": smollm2.name, "request": {
             "context_len": 512, "engine": "llama-server"}})  # fmt: skip

@@ -53,7 +53,7 @@ def test_every_option(
     outcome = invoke(
         *("api", "--host", "0.0.0.0", "--port", "0", "--models-dir", str(tmp_path), "--hub"),
         *("--allow-host", "a.example", "--allow-host", "b.example", "--rate", "5", "--max-jobs", "2"),
-        *("--max-servers", "3", "--store", str(tmp_path / "runs.sqlite3")),
+        *("--max-servers", "3", "--no-resume", "--store", str(tmp_path / "runs.sqlite3")),
     )
     assert outcome.status == 0
     assert started == [
@@ -68,6 +68,7 @@ def test_every_option(
                 rate=5.0,
                 max_jobs=2,
                 max_servers=3,
+                resume=False,
             ),
             0,
         )

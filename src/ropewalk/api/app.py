@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import cache
@@ -21,6 +22,7 @@ from ropewalk.api.gate import Gate
 from ropewalk.api.jobs import Jobs
 from ropewalk.api.metrics import Metrics, Observe
 from ropewalk.api.openapi import document
+from ropewalk.api.resuming import go_on
 from ropewalk.api.routes import check, health, plan, rope, runs, servers, tensors
 from ropewalk.api.routes import inspect as inspect_routes
 from ropewalk.api.settings import ApiSettings
@@ -64,10 +66,13 @@ def make_app(settings: ApiSettings) -> FastAPI:
 
 @asynccontextmanager
 async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-    """Serve, and leave no job behind."""
+    """Serve, go on with what an earlier service was measuring, and leave no job behind."""
     state: State = app.state.ropewalk
     anyio.to_thread.current_default_thread_limiter().total_tokens = MAX_THREADS
+    resuming = asyncio.create_task(go_on(state)) if state.settings.resume else None
     yield
+    if resuming is not None:
+        resuming.cancel()
     await state.jobs.close()
 
 

@@ -1,6 +1,8 @@
 """Which runs a worker holds: a lock on a file for each, which the system lets go however the worker ends.
 
-A run that is stored as running while nobody holds its file was cut off: killed, or by a power failure.
+A run that is stored as running while nobody holds its file was cut off: killed, or by a power failure. A
+second file for each tells which runs the service itself was measuring when it ended, so that the next one
+goes on with them.
 """
 
 from __future__ import annotations
@@ -14,6 +16,8 @@ from typing import IO
 
 from ropewalk.errors import RunActiveError
 from ropewalk.serving.store import RunStore
+
+MOST_GOES = 3  # a measurement that takes the service down with it is not begun for ever
 
 
 def claims_dir(store: Path) -> Path:
@@ -41,6 +45,41 @@ def mark_lost_runs(store: Path) -> None:
             if _lock(file):
                 _mark(store, path.stem)
                 path.unlink(missing_ok=True)
+
+
+def is_held(store: Path, run_id: str) -> bool:
+    """Whether a worker holds the run."""
+    path = claims_dir(store) / f"{run_id}.lock"
+    if not path.is_file():
+        return False
+    with path.open("w") as file:
+        return not _lock(file)
+
+
+def note_left(store: Path, run_id: str) -> None:
+    """A measurement is under way: if nobody says :func:`forget_left`, the service has ended before it."""
+    with _left(store, run_id).open("ab") as file:
+        file.write(b".")  # as many as it was begun
+
+
+def forget_left(store: Path, run_id: str) -> None:
+    """It has ended, or was stopped by a client."""
+    _left(store, run_id).unlink(missing_ok=True)
+
+
+def left_runs(store: Path) -> list[str]:
+    """The runs that an earlier service left, less those that have ended with it :data:`MOST_GOES` times."""
+    found = []
+    for path in sorted(claims_dir(store).glob("*.left")):
+        if path.stat().st_size < MOST_GOES:
+            found.append(path.stem)
+        else:
+            path.unlink()
+    return found
+
+
+def _left(store: Path, run_id: str) -> Path:
+    return claims_dir(store) / f"{run_id}.left"
 
 
 def _mark(store: Path, run_id: str) -> None:

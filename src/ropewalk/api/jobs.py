@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ropewalk import jsonio
-from ropewalk.api.claims import claims_dir, mark_lost_runs
+from ropewalk.api.claims import claims_dir, forget_left, mark_lost_runs, note_left
 from ropewalk.api.orders import MeasureOrder, Order, ServeOrder
 from ropewalk.api.problems import RefusedError
 from ropewalk.api.settings import ApiSettings
@@ -134,6 +134,7 @@ class Jobs:
         run_id: str = record_of(first)["run_id"]
         if not job.is_ended:
             self._runs[run_id] = job
+            note_left(self._settings.store, run_id)
         return run_id
 
     async def serve(self, order: ServeOrder) -> Job:
@@ -173,7 +174,10 @@ class Jobs:
             with contextlib.suppress(RunStoreError):  # told to whoever asks for the run
                 await asyncio.to_thread(mark_lost_runs, Path(job.order.store))
         self._active.discard(job)
-        self._runs = {run_id: other for run_id, other in self._runs.items() if other is not job}
+        for run_id in [run_id for run_id, other in self._runs.items() if other is job]:
+            del self._runs[run_id]
+            if not self._is_closed:  # else the next service goes on with it
+                forget_left(self._settings.store, run_id)
 
     def _require_room(self, what: str, number: int, limit: int) -> None:
         if self._is_closed:

@@ -19,6 +19,7 @@ class ApiSettings:
     ``token`` is what a client has to show, ``names`` the host names beside ``localhost`` and plain addresses
     under which the service may be asked. ``rate`` is in requests per second and client. ``max_jobs`` bounds
     the measurements at a time, ``max_servers`` the servers, those included that were left running before.
+    ``resume`` is whether to go on with what an earlier service with this store was measuring when it ended.
     """
 
     token: str = field(repr=False)
@@ -30,6 +31,7 @@ class ApiSettings:
     rate: float = 500.0
     max_jobs: int = 1
     max_servers: int = 2
+    resume: bool = True
 
     def checked(self) -> ApiSettings:
         """The same, if it can be served by. Raises :class:`UsageError`."""

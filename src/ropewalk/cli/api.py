@@ -78,6 +78,13 @@ _SOURCES, _BOUNDS = "What may be read", "Bounds"
     group=_BOUNDS,
     help="Servers at a time.",
 )
+@option(
+    "--resume/--no-resume",
+    default=True,
+    show_default=True,
+    group=_BOUNDS,
+    help="Whether to go on with measurements that were under way when the service ended.",
+)
 @store_option
 def command(
     host: str,
@@ -88,6 +95,7 @@ def command(
     rate: float,
     max_jobs: int,
     max_servers: int,
+    resume: bool,
     store: Path | None,
 ) -> None:
     """Serve the records over HTTP; its documentation is at /docs.
@@ -116,6 +124,7 @@ def command(
         rate=rate,
         max_jobs=max_jobs,
         max_servers=max_servers,
+        resume=resume,
     )
 
     def ready(address: str) -> None:

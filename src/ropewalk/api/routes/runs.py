@@ -14,6 +14,7 @@ from ropewalk.api.jobs import JobEvent
 from ropewalk.api.openapi import takes
 from ropewalk.api.orders import MeasureOrder
 from ropewalk.api.problems import wrong_input
+from ropewalk.api.resuming import order_of
 from ropewalk.api.sources import Sources
 from ropewalk.api.state import State, UseState, answer
 from ropewalk.api.streams import EventStream, follow, last_event_id, once, unless_gone
@@ -44,8 +45,8 @@ async def start_run(
 ) -> Response:
     """Measure recall, memory and speed of each arm; the answer is the run as it begins.
 
-    It goes on when the client leaves. Its status is `interrupted` after a stop, and after the service was
-    stopped.
+    It goes on when the client leaves, and when the service that was ended is started again. Its status is
+    `interrupted` after a stop, and until then.
     """
     order = MeasureOrder(
         source=await state.in_thread(state.sources.address, body.checkpoint),
@@ -99,15 +100,7 @@ def run_report(run: str, state: UseState) -> Response:
 @router.post("/v1/runs/{run}/resume", status_code=202, response_model=Measurement)
 async def resume_run(run: str, request: Request, state: UseState) -> Response:
     """Go on with a run that was interrupted or has failed, with its own target, arms and settings."""
-    stored = await state.in_thread(_load, state, run)
-    order = MeasureOrder(
-        source=await state.in_thread(state.sources.address, stored.checkpoint),
-        context_len=stored.target_len,
-        arms=(),
-        settings=MeasureSettings(),
-        store=str(state.settings.store),
-        resume=stored.run_id,
-    )
+    order = await state.in_thread(order_of, state, run)
     return await _begun(order, request, state)
 
 
