@@ -59,6 +59,7 @@ def plan(
     engine_path: str | None = None,
     confirm: bool = False,
     store: Path | None = None,
+    node_addresses: Sequence[str] = (),
     **options: Any,
 ) -> Plan:
     """Plan one context length: rope decision, memory term by term, what fits, the exact command.
@@ -67,19 +68,22 @@ def plan(
     GGUF is planned for llama-server, everything else for vLLM; the version and the device are those found
     here, see :func:`ropewalk.serving.here.plan_here`. ``confirm`` has the engine itself work out its memory
     without reading weights, see :mod:`ropewalk.serving.oracle`. Where a run in ``store`` measured just this
-    service on this machine, its speed is predicted. Raises :class:`CheckpointError`,
-    :class:`UsageError`, and :class:`EngineMissingError` for an ``engine_path`` that is none.
+    service on this machine, its speed is predicted. The commands of several machines have
+    ``node_addresses``, names to replace without. Raises :class:`CheckpointError`, :class:`UsageError`, and
+    :class:`EngineMissingError` for an ``engine_path`` that is none.
     """
     from ropewalk.planner.records import PlanRequest
     from ropewalk.serving.calibrate import find_calibration
     from ropewalk.serving.here import look_here, plan_here
+    from ropewalk.serving.spread import Spread
     from ropewalk.serving.store import default_store_path
 
     inspection = _inspection(source)
     request = PlanRequest(context_len=context_len, engine=engine or default_engine(inspection), **options)
     here = look_here(request.engine, path=engine_path)
     calibration = find_calibration(inspection, request, here, store=store or default_store_path())
-    planned = plan_here(inspection, request, here, calibration=calibration)
+    spread = Spread(addresses=tuple(node_addresses))
+    planned = plan_here(inspection, request, here, calibration=calibration, spread=spread)
     if not confirm:
         return planned
     from ropewalk.serving.oracle import confirm_plan

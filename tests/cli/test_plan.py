@@ -119,3 +119,8 @@ def test_wrong_values_name_the_option(
     assert outcome.status == 2
     assert complaint in outcome.err
     assert planned.seen == []
+
+
+def test_addresses_of_several_machines_are_given_on(planned: Calls, invoke: Invoke) -> None:
+    invoke("plan", "m", "--context", "128k", "--node-addresses", "10.0.0.1, 10.0.0.2")
+    assert planned.seen[-1]["node_addresses"] == ("10.0.0.1", "10.0.0.2")

@@ -11,6 +11,7 @@ from ropewalk import core
 from ropewalk.cli import output
 from ropewalk.cli.command import Command, checkpoint_argument, json_option, option
 from ropewalk.cli.params import FILE, context_option, plan_options, request_fields
+from ropewalk.cli.spread import node_addresses_option
 from ropewalk.errors import UsageError
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ _EMIT = "Start it elsewhere"
 @checkpoint_argument
 @context_option
 @plan_options
+@node_addresses_option
 @option("--engine-path", type=FILE, help="The engine to plan for instead of the one found.")
 @option("--confirm", is_flag=True, help="Have the engine itself work out its memory; no weight is read.")
 @option("--sources", is_flag=True, help="Show where the rule of each memory term was read.")
@@ -59,6 +61,7 @@ def command(
     kind: Kind | None,
     output_path: Path | None,
     accelerator: str | None,
+    node_addresses: tuple[str, ...],
     as_json: bool,
     **options: Any,
 ) -> int:
@@ -68,7 +71,7 @@ def command(
     it does not fit the budget or is refused; then nothing is emitted.
     """
     _check(kind, output_path, accelerator, as_json=as_json)
-    fields = request_fields(options)
+    fields = request_fields(options) | ({"node_addresses": node_addresses} if node_addresses else {})
     with output.waiting("asking the engine" if confirm else f"planning for {checkpoint}"):
         plan = core.plan(
             checkpoint,

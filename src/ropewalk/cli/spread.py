@@ -11,9 +11,13 @@ from ropewalk.cli.command import option
 from ropewalk.serving.spread import MASTER_PORT, Spread
 
 _NODES = "Several machines"
+node_addresses_option = option(
+    "--node-addresses", metavar="A,B,...", group=_NODES,
+    callback=lambda context, param, value: _addresses(value),
+    help="Where the nodes are, the one that serves first.",
+)  # fmt: skip
 _OPTIONS = (
-    option("--node-addresses", metavar="A,B,...", group=_NODES,
-           help="Where the nodes are, this machine first. Those of this machine are started."),
+    node_addresses_option,
     option("--launcher", metavar="TEMPLATE", group=_NODES,
            help="What starts the other nodes: 'ssh {address}', 'srun -w {address} {argv}'.  "
            "[default: their commands are printed]"),
@@ -44,9 +48,13 @@ def spread_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def take_spread(options: dict[str, Any]) -> Spread:
     """What was given of them; they are removed from ``options``."""
-    addresses = options.pop("node_addresses") or ""
+    addresses = options.pop("node_addresses")
     given = {field: options.pop(name) for name, field in _FIELDS.items()}
     return Spread(
-        addresses=tuple(part.strip() for part in addresses.split(",") if part.strip()),
+        addresses=addresses,
         **{field: value for field, value in given.items() if value is not None},
     )
+
+
+def _addresses(value: str | None) -> tuple[str, ...]:
+    return tuple(part.strip() for part in (value or "").split(",") if part.strip())

@@ -13,6 +13,7 @@ from ropewalk.planner.records import Engine, Plan, PlanRequest
 from ropewalk.serving.devices import Device, find_devices
 from ropewalk.serving.engines import launch_record, pick_engine, with_devices
 from ropewalk.serving.records import EngineBuild
+from ropewalk.serving.spread import HERE, Spread
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,19 +49,24 @@ def here_for(build: EngineBuild | None) -> Here:
 
 
 def plan_here(
-    inspection: Inspection, request: PlanRequest, here: Here, *, calibration: Calibration | None = None
+    inspection: Inspection,
+    request: PlanRequest,
+    here: Here,
+    *,
+    calibration: Calibration | None = None,
+    spread: Spread = HERE,
 ) -> Plan:
     """Plan for what is here, with the command for it.
 
     Where the request names no version it is planned for the one installed. ``auto`` is the first GPU,
     else the processor; without a GPU vLLM is planned for one elsewhere, unless the vLLM that is installed
     serves on the processor. A budget larger than the device is for another machine. ``calibration`` is
-    :func:`ropewalk.serving.calibrate.find_calibration`'s.
+    :func:`ropewalk.serving.calibrate.find_calibration`'s; ``spread`` has the addresses of several machines.
     """
     if request.engine_version is None and here.build is not None:
         request = replace(request, engine_version=here.build.version)
     plan = make_plan(inspection, request, machine=machine_of(request, here), calibration=calibration)
-    return launch_record(plan, build=here.build)
+    return launch_record(plan, build=here.build, spread=spread)
 
 
 def machine_of(request: PlanRequest, here: Here) -> Machine:

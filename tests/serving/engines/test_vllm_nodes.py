@@ -42,6 +42,9 @@ def test_a_plan_has_the_commands_with_names_to_replace(plan: Plan) -> None:
     assert [node.address for node in launch.nodes] == ["NODE0", "NODE1"]
     assert launch.argv == launch.nodes[0].argv
     assert "--master-addr NODE0" in launch.nodes[1].command
+    placed = launch_record(plan, build=VLLM, spread=Spread(("10.0.0.1", "10.0.0.2"))).launch
+    assert placed is not None
+    assert "--master-addr 10.0.0.1" in placed.nodes[1].command
 
 
 def test_one_node_is_a_plain_server(make_plan: MakePlan) -> None:

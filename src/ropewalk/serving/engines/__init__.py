@@ -73,7 +73,7 @@ def command_of(spec: LaunchSpec) -> str:
     return adapter_of(spec.build).command_of(spec)
 
 
-def launch_record(plan: Plan, *, build: EngineBuild | None = None) -> Plan:
+def launch_record(plan: Plan, *, build: EngineBuild | None = None, spread: Spread = HERE) -> Plan:
     """The plan with its ``launch``: the command for ``build``, else for the engine found here, else for one
     that is not.
 
@@ -86,7 +86,7 @@ def launch_record(plan: Plan, *, build: EngineBuild | None = None) -> Plan:
     build = build or _found(engine)
     if build is None or (build.devices == ("cpu",) and on_gpu(plan)):
         build = EngineBuild(name=engine, engine=engine, version=None, path=engine)
-    spec = launch_spec(plan, build=build)
+    spec = launch_spec(plan, build=build, spread=spread)
     more = (one for one in adapter_of(build).launch_findings(plan) if one not in plan.findings)
     return replace(
         plan,
