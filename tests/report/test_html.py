@@ -9,8 +9,10 @@ import pytest
 from tests.cli import records
 
 from ropewalk.findings import Finding
+from ropewalk.planner.records import Decode, Prefill, PromptWork
 from ropewalk.report.html import measurement_html
 from ropewalk.report.markup import Markup, element, join
+from ropewalk.report.speed import planned_curve
 from ropewalk.report.svg import Line, line_plot
 from ropewalk.serving.records import Measurement
 
@@ -129,6 +131,23 @@ def test_the_fitted_curve_is_drawn_through_the_measured_shapes(run: Measurement)
     assert f"{fit.attention_share:.0%} at 11,878" in document.text
     assert "38%" in document.text  # 15 of 40 FLOPs planned
     assert len([1 for tag, attrs in document.tags if attrs.get("class") == "spot"]) == 2 + 3 + 3 + 3  # legend
+
+
+def test_what_the_plan_counts_is_drawn_beside_the_measured(run: Measurement) -> None:
+    """Twice the length, three times the operations: two thirds of the rate."""
+    first = run.arms[0].speed[0]
+    work = (
+        PromptWork(first.length, Prefill(200, 200, 100), Decode(1, 1)),
+        PromptWork(2 * first.length, Prefill(400, 1000, 500), Decode(1, 1)),
+    )
+    arm = replace(run.arms[0], work=work, speed=(first, replace(first, length=2 * first.length)))
+    rates = [rate for _, rate in planned_curve(arm)]
+    assert rates == pytest.approx(
+        [first.length / first.prefill_seconds, 2 * first.length / first.prefill_seconds / 3]
+    )
+    assert planned_curve(replace(arm, work=work[:1])) == ()  # one length is no line
+    document = Document(measurement_html(replace(run, arms=(arm,))))
+    assert len([attrs for tag, attrs in document.tags if attrs.get("class") == "line plan"]) == 1
 
 
 def test_a_plot_starts_at_zero_and_names_its_axes() -> None:

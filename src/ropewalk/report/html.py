@@ -12,12 +12,13 @@ from ropewalk.report.grid import MOMENTS, Heatmap, heatmaps, lengths_of_speed, m
 from ropewalk.report.layout import SEVERITY_MARKS, common_unit, in_unit, short_name
 from ropewalk.report.markup import Markup, element, join
 from ropewalk.report.plan import rope_words, term_name
-from ropewalk.report.speed import FIT_HEADS, fit_rows, rate_curve
+from ropewalk.report.speed import FIT_HEADS, fit_rows, planned_curve, rate_curve
 from ropewalk.report.svg import Line, heatmap_svg, kind_of, legend_shape, line_plot, pair_bar, symbol_of
 from ropewalk.serving.records import ArmResult, Comparison, Measurement, SpeedPoint
 from ropewalk.units import format_bytes, format_seconds, format_tokens
 
 _COMMAND_WIDTH = 110
+_PLANNED = "Thin: the rate of the shortest prompt, carried on by the operations that the plan counts."
 
 
 def measurement_html(measurement: Measurement) -> str:
@@ -159,7 +160,12 @@ def _speed(arms: Sequence[ArmResult]) -> Markup:
     if not timed:
         return Markup("")
     lines = [
-        Line(arm.label, tuple((p.length, p.prefill_tokens_per_second) for p in arm.speed), rate_curve(arm))
+        Line(
+            arm.label,
+            tuple((p.length, p.prefill_tokens_per_second) for p in arm.speed),
+            curve=rate_curve(arm),
+            planned=planned_curve(arm),
+        )
         for arm in timed
     ]
     keys = [element("li", legend_shape(n), line.name) for n, line in enumerate(lines)]
@@ -171,6 +177,7 @@ def _speed(arms: Sequence[ArmResult]) -> Markup:
         element("h2", "Prefill speed, nothing cached"),
         element("ul", *keys, class_="legend"),
         element("figure", line_plot(lines, x_title="prompt tokens", y_title="prefill tokens per second")),
+        element("p", _PLANNED, class_="note"),
         _table(["tokens", *(arm.label for arm in timed)], rows, numbers={0}),
         *_fitted(timed),
     ])  # fmt: skip

@@ -5,7 +5,7 @@ Every mark has a symbol or a shape of its own beside its colour, and a ``<title>
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from ropewalk.report.grid import PARTIAL, Heatmap, Mark, Square, Strip, arm_name, pooled
@@ -22,11 +22,12 @@ _CLASSES = {"hit": "hit", "miss": "miss", "wrong value": "wrong", PARTIAL.words:
 @dataclass(frozen=True, slots=True)
 class Line:
     """A named series of (x, y) points; ``curve`` is the line through them, straight from one to the next
-    where it is empty."""
+    where it is empty, ``planned`` what was foretold of the same."""
 
     name: str
     points: tuple[tuple[float, float], ...]
     curve: tuple[tuple[float, float], ...] = ()
+    planned: tuple[tuple[float, float], ...] = ()
 
 
 def heatmap_svg(heatmap: Heatmap) -> Markup:
@@ -142,7 +143,7 @@ Place = Callable[[float, float], tuple[float, float]]
 def line_plot(lines: Sequence[Line], *, x_title: str, y_title: str) -> Markup:
     """Lines from zero on both axes, each with a shape of its own; the legend is the caller's."""
     x_top = max(x for line in lines for x, _ in line.points)
-    y_ticks = _ticks(max(y for line in lines for _, y in (*line.points, *line.curve)))
+    y_ticks = _ticks(max(y for line in lines for _, y in (*line.points, *line.curve, *line.planned)))
 
     def place(x: float, y: float) -> tuple[float, float]:
         across = _WIDTH - _MARGIN_LEFT - _MARGIN_RIGHT
@@ -173,11 +174,14 @@ def _axes(place: Place, x_marks: Sequence[float], y_ticks: Sequence[float]) -> l
 
 def _series(line: Line, number: int, place: Place) -> Markup:
     spots = [place(x, y) for x, y in sorted(line.points)]
-    path = "M" + " L".join(
-        f"{x:.1f} {y:.1f}" for x, y in (place(*at) for at in line.curve or sorted(line.points))
-    )
-    shapes = [_shape(number, x, y) for x, y in spots]
-    return element("g", element("path", d=path, class_="line"), *shapes, class_=_series_class(number))
+    parts = [element("path", d=_path(line.planned, place), class_="line plan")] if line.planned else []
+    parts.append(element("path", d=_path(line.curve or sorted(line.points), place), class_="line"))
+    parts += [_shape(number, x, y) for x, y in spots]
+    return element("g", *parts, class_=_series_class(number))
+
+
+def _path(points: Iterable[tuple[float, float]], place: Place) -> str:
+    return "M" + " L".join(f"{x:.1f} {y:.1f}" for x, y in (place(*point) for point in points))
 
 
 def legend_shape(number: int) -> Markup:
