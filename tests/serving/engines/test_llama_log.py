@@ -132,3 +132,12 @@ def test_a_log_without_prefixes_has_a_reason_too() -> None:
     assert root_error(lines) == lines[1]
     bind = "srv         start: couldn't bind HTTP server socket, hostname: 127.0.0.1, port: 18233"
     assert root_error([bind]) == bind
+
+
+def test_a_lost_rpc_server_is_the_reason() -> None:
+    lines = [
+        "0.03.817.603 E send failed (bytes_sent=0, size_to_send=8)",
+        "/src/ggml/src/ggml-rpc/ggml-rpc.cpp:566: Remote RPC server crashed or returned malformed response",
+        "[New LWP 4242]",
+    ]
+    assert root_error(lines) == "Remote RPC server crashed or returned malformed response"

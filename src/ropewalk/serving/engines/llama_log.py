@@ -29,6 +29,8 @@ _FREQ_SCALE = re.compile(r"llama_context: freq_scale\s+= (\S+)")
 _ERROR = re.compile(r"^(?:[\d.]+ )?E (?P<said>.*)")
 # Without --log-prefix a line does not say its level; arguments and assertions never do.
 _BARE_ERROR = re.compile(r"(?P<said>.*(?:\b(?:error|failed to|couldn't)\b|GGML_ASSERT|terminate called).*)")
+# The abort that follows says more than the error about the connection before it (ggml-rpc.cpp:35).
+_RPC_LOST = re.compile(r".*: (?P<said>Remote RPC server crashed .*)")
 _ANSWER_ERROR = "send_error:"  # about one request, not about the server
 
 
@@ -76,7 +78,7 @@ def parse_unallocated(lines: Iterable[str]) -> tuple[PrintedBuffer, ...]:
 
 def root_error(lines: Sequence[str]) -> str | None:
     """The first error that the server logged about itself: later ones only say that it gave up."""
-    for pattern in (_ERROR, _BARE_ERROR):
+    for pattern in (_RPC_LOST, _ERROR, _BARE_ERROR):
         for line in lines:
             match = pattern.match(line)
             if match and _ANSWER_ERROR not in line:
