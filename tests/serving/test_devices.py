@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ropewalk.serving.cgroups import MemoryLimit, memory_limits
-from ropewalk.serving.devices import find_device, find_devices, this_machine
+from ropewalk.serving.devices import find_device, find_devices, gpu_bytes, this_machine
 from ropewalk.units import GIB, MIB
 
 MEMINFO = "MemTotal:       16777216 kB\nMemFree:         1000000 kB\nMemAvailable:    8388608 kB\n"
@@ -36,6 +36,20 @@ def nvidia(root: Path, *lines: str) -> None:
     tool = root / "bin/nvidia-smi"
     write(root, "bin/nvidia-smi", f"#!{sys.executable}\nprint({chr(10).join(lines)!r})\n")
     tool.chmod(0o755)
+
+
+@pytest.mark.parametrize(
+    ("lines", "held"),
+    [
+        (("101, 14000", "102, 500", "999, 70"), 14_500 * MIB),  # a server and its worker, and a stranger
+        (("999, 70",), None),
+        (("101, [N/A]", "102, 500"), None),  # half of it is no figure
+        ((), None),
+    ],
+)
+def test_what_processes_hold_on_gpus(root: Path, lines: tuple[str, ...], held: int | None) -> None:
+    nvidia(root, *lines)
+    assert gpu_bytes({101, 102}) == held
 
 
 def test_a_machine_without_limits(root: Path) -> None:

@@ -150,16 +150,23 @@ MOMENTS = {"loaded": "after loading", "ubatch": "a full batch", "longest": "the 
 
 
 def moment_rows(arms: Iterable[ArmResult], unit: str) -> list[list[str]]:
-    """Anonymous and file-backed memory at the named moments, a row per arm that was seen."""
+    """Anonymous, file-backed and device memory at the named moments, a row per arm that was seen."""
     rows = []
     for arm in arms:
         named = {sample.moment: sample for sample in arm.samples if sample.moment in MOMENTS}
         if named:
-            rows.append([arm.label, *(_both(named.get(moment), unit) for moment in MOMENTS)])
+            rows.append([arm.label, *(_held(named.get(moment), unit) for moment in MOMENTS)])
     return rows
 
 
-def _both(sample: MemorySample | None, unit: str) -> str:
+def moments_head(arms: Iterable[ArmResult], unit: str) -> str:
+    """What the figures of :func:`moment_rows` are."""
+    has_gpu = any(sample.gpu_bytes is not None for arm in arms for sample in arm.samples)
+    return f"anonymous + files{' + GPU' if has_gpu else ''}, {unit}"
+
+
+def _held(sample: MemorySample | None, unit: str) -> str:
     if sample is None:
         return "–"
-    return f"{in_unit(sample.anon_bytes, unit)} + {in_unit(sample.file_bytes, unit)}"
+    parts = (sample.anon_bytes, sample.file_bytes, sample.gpu_bytes)
+    return " + ".join(in_unit(count, unit) for count in parts if count is not None)

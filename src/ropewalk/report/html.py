@@ -8,7 +8,15 @@ from importlib.resources import files
 from ropewalk._version import __version__
 from ropewalk.findings import Finding, by_severity
 from ropewalk.report.command import fold
-from ropewalk.report.grid import MOMENTS, Heatmap, heatmaps, lengths_of_speed, moment_rows, visible_drop
+from ropewalk.report.grid import (
+    MOMENTS,
+    Heatmap,
+    heatmaps,
+    lengths_of_speed,
+    moment_rows,
+    moments_head,
+    visible_drop,
+)
 from ropewalk.report.layout import SEVERITY_MARKS, common_unit, in_unit, short_name
 from ropewalk.report.markup import Markup, element, join
 from ropewalk.report.plan import rope_words, term_name
@@ -148,7 +156,7 @@ def _memory(arms: Sequence[ArmResult]) -> Markup:
 def _moments(arms: Sequence[ArmResult], unit: str) -> Iterable[Markup]:
     rows = moment_rows(arms, unit)
     if rows:
-        yield _table([f"anonymous + file-backed, {unit}", *MOMENTS.values()], rows, numbers={1, 2, 3})
+        yield _table([moments_head(arms, unit), *MOMENTS.values()], rows, numbers={1, 2, 3})
 
 
 def _amount(count: int | None, unit: str) -> str:

@@ -16,6 +16,7 @@ from ropewalk.report.grid import (
     heatmaps,
     lengths_of_speed,
     moment_rows,
+    moments_head,
     pooled,
     visible_drop,
 )
@@ -156,9 +157,7 @@ def _moments(arms: Sequence[ArmResult], unit: str) -> Iterator[RenderableType]:
     rows = moment_rows(arms, unit)
     if rows:
         table = columns("left", "right", "right", "right")
-        table.add_row(
-            *(Text(head, style="dim") for head in (f"anonymous + files, {unit}", *MOMENTS.values()))
-        )
+        table.add_row(*(Text(head, style="dim") for head in (moments_head(arms, unit), *MOMENTS.values())))
         for row in rows:
             table.add_row(*row)
         yield table

@@ -6,6 +6,7 @@ import os
 import platform
 import shutil
 import subprocess
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -16,6 +17,7 @@ from ropewalk.units import KIB, MIB, format_gib
 
 _ROOT = Path("/")
 _ASK_SECONDS = 20.0
+_NVIDIA_PROCESSES = ("--query-compute-apps=pid,used_gpu_memory", "--format=csv,noheader,nounits")
 _NVIDIA_QUERY = ("--query-gpu=index,name,memory.total,memory.free", "--format=csv,noheader,nounits")
 
 
@@ -57,6 +59,18 @@ def this_machine() -> Machine:
         memory_bytes=total,
         devices=tuple(_described(device) for device in _nvidia()),
     )
+
+
+def gpu_bytes(pids: Collection[int]) -> int | None:
+    """Memory of NVIDIA devices that these processes hold, as the driver counts it (NVML), in whole MiB.
+
+    None where there is no such device, where it does not tell by process (``[N/A]``), and in a container
+    whose process ids are not those of the driver.
+    """
+    lines = _run(["nvidia-smi", *_NVIDIA_PROCESSES]).splitlines()
+    pairs = [[field.strip() for field in line.split(",")] for line in lines if line.count(",") == 1]
+    held = [_mib(size) for pid, size in pairs if pid.isdecimal() and int(pid) in pids]
+    return sum(size or 0 for size in held) if held and None not in held else None
 
 
 def _cpu(root: Path) -> Device:

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from ropewalk.serving.devices import gpu_bytes
 from ropewalk.serving.process import descendants
 from ropewalk.serving.records import MemorySample
 
@@ -101,6 +102,7 @@ class MemorySampler:
             anon_bytes=seen.anon_bytes,
             file_bytes=seen.file_bytes,
             seconds=seconds,
+            gpu_bytes=gpu_bytes({self._pid, *descendants(self._pid)}) if moment else None,
         )
         self._samples.append(sample)
         return sample

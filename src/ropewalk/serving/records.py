@@ -69,12 +69,17 @@ class LaunchSpec:
 
 @dataclass(frozen=True, slots=True)
 class MemorySample:
-    """Memory of the server's process tree at one moment, anonymous and file-backed apart."""
+    """Memory of the server's process tree at one moment, anonymous and file-backed apart.
+
+    ``gpu_bytes`` is what the driver counts for it on NVIDIA devices, at the named moments; None where it does
+    not tell.
+    """
 
     moment: str  # "loaded", "ubatch", "longest", or "t=12.3" while it fills
     anon_bytes: int
     file_bytes: int
     seconds: float
+    gpu_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
