@@ -1,0 +1,61 @@
+"""Recall of one real model, served by two engines."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ropewalk.core import inspect
+from ropewalk.serving.arm_run import Server
+from ropewalk.serving.launcher import start
+from ropewalk.serving.measure import MeasureSettings, run_measurement
+from ropewalk.serving.recall.statistics import wilson
+from ropewalk.serving.recall.summary import by_length
+from ropewalk.serving.records import EngineBuild, LaunchSpec, Measurement, Trial
+from ropewalk.serving.store import RunStore
+
+pytestmark = pytest.mark.slow
+
+
+def eager(spec: LaunchSpec, log_path: Path) -> Server:
+    """Starts an engine; vLLM without the compilation of a minute more, which changes no answer."""
+    more = ("--enforce-eager",) if spec.build.engine == "vllm" else ()
+    return start(replace(spec, argv=(*spec.argv, *more)), log_path=log_path)
+
+
+def measured(
+    store: RunStore, model: Path, build: EngineBuild, settings: MeasureSettings, *, target: int
+) -> tuple[Measurement, tuple[Trial, ...]]:
+    """The model as shipped, and its trials."""
+    run = run_measurement(
+        inspect(model),
+        model=str(model),
+        build=build,
+        context_len=target,
+        arms=("shipped",),
+        settings=settings,
+        store=store,
+        start=eager,
+    )
+    return run, store.trials(run.run_id)
+
+
+@pytest.mark.engine
+def test_two_engines_agree_on_the_same_prompts(
+    tmp_path: Path, smollm2: Path, smollm2_hf: Path, embedded: EngineBuild, vllm: EngineBuild
+) -> None:
+    """llama.cpp on blocks of 4 bits, vLLM on the same weights unpacked, asked token for token the same."""
+    settings = MeasureSettings(lengths=(1024, 2048), trials=2, early_stop=False)
+    with RunStore(tmp_path / "runs.sqlite3") as store:
+        _, ours = measured(store, smollm2, embedded, replace(settings, threads=1), target=2100)
+        run, theirs = measured(store, smollm2_hf, vllm, settings, target=2100)
+    assert [finding.code for finding in run.arms[0].findings if finding.severity == "error"] == []
+    assert [trial.prompt_sha256 for trial in ours] == [trial.prompt_sha256 for trial in theirs]
+    assert all(trial.reported_tokens == trial.length for trial in (*ours, *theirs))
+    for one, other in zip(by_length(ours), by_length(theirs), strict=True):
+        assert one.trials == other.trials == 10
+        (low, high), (other_low, other_high) = (wilson(s.hits, s.trials) or (0, 0) for s in (one, other))
+        assert max(low, other_low) <= min(high, other_high)
+        assert one.hits > 5 < other.hits
