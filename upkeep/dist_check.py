@@ -22,7 +22,7 @@ from pathlib import Path, PurePosixPath
 ROOT = Path(__file__).parents[1]
 PACKAGE = "src/ropewalk/"
 SHARED = {"docs/schemas/": "share/ropewalk/schemas/", "docs/man/": "share/man/man1/"}  # as in pyproject.toml
-LEFT_OUT = {".ci/run"}  # of a source distribution
+LEFT_OUT = ".ci/"  # of a source distribution
 CONFIG = {
     "architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "hidden_size": 64, "head_dim": 16,
     "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 100,
@@ -66,7 +66,8 @@ def source_faults(source: Path, tracked: set[str]) -> Iterator[str]:
     """What git tracks, and nothing else."""
     with tarfile.open(source) as archive:
         names = {str(PurePosixPath(*PurePosixPath(one.name).parts[1:])) for one in archive if one.isfile()}
-    yield from (f"{source.name} lacks {name}" for name in sorted(tracked - LEFT_OUT - names))
+    expected = {path for path in tracked if not path.startswith(LEFT_OUT)}
+    yield from (f"{source.name} lacks {name}" for name in sorted(expected - names))
     yield from (f"{source.name} has {name}" for name in sorted(names - tracked - {"PKG-INFO"}))
 
 
