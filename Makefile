@@ -83,7 +83,16 @@ else
 endif
 	@touch $@
 
-slow: $(VENV)/.lab
+# The extras `ray` and `slurm`: a third of a gigabyte, for the campaigns on real schedulers.
+$(VENV)/.cluster: $(VENV)/.dev
+ifdef UV
+	$(UV) pip install --quiet --python $(BIN)/python --editable '.[ray,slurm]'
+else
+	$(BIN)/python -m pip install --quiet --editable '.[ray,slurm]'
+endif
+	@touch $@
+
+slow: $(VENV)/.lab $(VENV)/.cluster
 	$(BIN)/python -m pytest -m slow
 	$(BIN)/python -m pytest tests/lab tests/cli/test_attend.py
 
