@@ -18,6 +18,7 @@ from ropewalk.report.inspection import facts_page, inspection_page
 from ropewalk.report.layout import bar, common_unit, in_unit, range_bar
 from ropewalk.report.measurement import measurement_page
 from ropewalk.report.plan import plan_page
+from ropewalk.serving.records import EngineBuild, NodeSeen
 from ropewalk.units import GIB, MIB
 
 
@@ -171,3 +172,17 @@ def test_arms_that_do_not_fit_abreast_go_below() -> None:
 def test_an_unfinished_run_says_so() -> None:
     run = replace(records.smollm2_measurement(), status="interrupted", comparison=None)
     assert render(measurement_page(run)).startswith("status     interrupted")
+
+
+def test_the_nodes_of_a_campaign_are_listed() -> None:
+    run = records.smollm2_measurement()
+    seen = NodeSeen("gpu-a", "10.9.0.1", run.machine, "3.11.7", "0.1.0", attempt=1, task="ab", whole=True)
+    served = replace(seen, attempt=2, engine=EngineBuild("vllm", "vllm", "0.32.0", "vllm"))
+    shipped, scaled, unscaled = run.arms
+    arms = (replace(shipped, node=replace(seen, address=None)), replace(scaled, node=served), unscaled)
+    text = render(measurement_page(replace(run, arms=arms)))
+    begin = text.index("ran on")
+    assert text[begin : text.index("findings", begin)].splitlines() == [
+        "ran on     as shipped  gpu-a             –",
+        "           YaRN 1.5    gpu-a (10.9.0.1)  vllm 0.32.0  attempt 2",
+    ]

@@ -107,8 +107,21 @@ def _rows(measurement: Measurement) -> Iterator[Row]:
         yield "speed", speed_table(measurement.arms)
     if fits := fit_rows(measurement.arms):
         yield "fitted", _fitted(fits)
+    if any(arm.node for arm in measurement.arms):
+        yield "ran on", _nodes(measurement.arms)
     findings = [*measurement.findings, *(finding for arm in measurement.arms for finding in arm.findings)]
     yield "findings", findings_block(findings)
+
+
+def _nodes(arms: Sequence[ArmResult]) -> RenderableType:
+    """The node of each arm that a campaign measured, what served there, and how often that was tried."""
+    table = columns("left", "left", "left", "left")
+    for arm in arms:
+        if node := arm.node:
+            engine = f"{node.engine.name} {node.engine.version or ''}".rstrip() if node.engine else "–"
+            tried = "" if node.attempt == 1 else f"attempt {node.attempt}"
+            table.add_row(arm.label, node.name, engine, tried)
+    return table
 
 
 def reach_table(arms: Sequence[ArmResult]) -> RenderableType:
