@@ -48,7 +48,8 @@ COMMANDS: dict[str, dict[str, str]] = {
 
 EXIT_STATUS = """
 0  done, verdict positive
-1  done, verdict negative: does not fit, refused, recall below the bar, a finding of severity error
+1  done, verdict negative: does not fit, refused, recall below the bar,
+   a finding of severity error
 2  wrong usage
 3  the checkpoint cannot be read
 4  the engine is missing, failed or did not answer

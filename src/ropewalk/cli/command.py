@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from textwrap import dedent
 from typing import Any
 
 import click
@@ -53,8 +54,8 @@ def write_lines(formatter: click.HelpFormatter, heading: str, text: str) -> None
     """A section of the help whose lines are kept as written."""
     if text:
         with formatter.section(heading):
-            for line in text.strip().splitlines():
-                formatter.write(f"{'':>{formatter.current_indent}}{line.strip()}\n")
+            for line in dedent(text).strip().splitlines():
+                formatter.write(f"{'':>{formatter.current_indent}}{line}\n")
 
 
 def option(*names: str, group: str = "Options", **kwargs: Any) -> Callable[[Any], Any]:
