@@ -87,6 +87,15 @@ def test_a_speed_measured_with_fewer_threads_is_of_another_service(
     assert found(bench) is None
 
 
+def test_each_cache_type_has_a_speed_of_its_own(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ropewalk.serving.measure.here_for", lambda build: HERE)
+    bench.measure(replace(SMALL, lengths=(400, 700)), arms=("shipped", "shipped+q8_0"))
+    for types in ("auto", "q8_0"):
+        calibration = found(bench, replace(REQUEST, cache_type_k=types, cache_type_v=types))
+        assert calibration is not None
+        assert "2 prompts of 400 to 700 tokens" in calibration.source
+
+
 def test_a_forgotten_run_calibrates_nothing(measured: Bench) -> None:
     measured.store.delete(measured.store.runs()[0].run_id)
     assert found(measured) is None
@@ -109,6 +118,7 @@ def test_a_store_of_the_first_version_gains_its_table(tmp_path: Path) -> None:
     path = tmp_path / "runs.sqlite3"
     with RunStore(path) as store:
         store._db.execute("DROP TABLE calibrations")
+        store._db.execute("ALTER TABLE runs DROP COLUMN owner")
         store._db.execute("PRAGMA user_version = 1")
     with RunStore(path) as store:
         assert not store.has_calibrations()

@@ -155,12 +155,21 @@ def _measure(session: Session, start: StartServer) -> Measurement:
 
 
 def _calibrate(session: Session, measurement: Measurement, here: Here) -> None:
-    """Keep the speed of this machine for the plans to come, once the run is whole."""
-    request = session.arms[0].plan.request
+    """Keep the speed of this machine for the plans to come, once the run is whole: per cache type."""
+    if measurement.status != "finished":
+        return
+    for types in dict.fromkeys(arm.cache_types for arm in session.arms):
+        alike = [arm for arm in session.arms if arm.cache_types == types]
+        _calibrate_alike(session, measurement, alike, here)
+
+
+def _calibrate_alike(session: Session, measurement: Measurement, alike: Sequence[Arm], here: Here) -> None:
+    """These arms compute the same way, whatever their rope."""
+    request = alike[0].plan.request
     device = device_here(request, here)
-    trials = [trial for own in session.trials.values() for trial in own]
+    trials = [trial for arm in alike for trial in session.trials[arm.name]]
     calibration = calibration_of(session.run_id, measurement.arms, trials)
-    if measurement.status != "finished" or device is None or calibration is None:
+    if device is None or calibration is None:
         return
     key = key_of(
         request,
