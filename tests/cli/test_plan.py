@@ -66,6 +66,55 @@ def test_every_option_has_a_field_of_the_request() -> None:
     assert names - {"cache_type"} <= {field.name for field in fields(PlanRequest)}
 
 
+def test_options_of_several_devices(planned: Calls, invoke: Invoke) -> None:
+    invoke(
+        *("plan", "m", "--context", "4k", "--nodes", "2", "--gpus-per-node", "8", "--data-parallel", "2"),
+        *("--expert-parallel", "--decode-context-parallel", "2", "--layer-partition", "20,10"),
+        *("--memory", "80GiB,24GiB", "--tensor-split", "3,1", "--rpc", "a:1,b:2", "--block-size", "32"),
+        *("--link-speed", "h100-sxm"),
+    )
+    assert planned.seen == [
+        {
+            "source": "m",
+            "context_len": 4096,
+            "engine_path": None,
+            "confirm": False,
+            "nodes": 2,
+            "gpus_per_node": 8,
+            "data_parallel": 2,
+            "expert_parallel": True,
+            "decode_context_parallel": 2,
+            "layer_partition": (20, 10),
+            "node_memory_bytes": (80 * 2**30, 24 * 2**30),
+            "tensor_split": (3.0, 1.0),
+            "rpc_servers": ("a:1", "b:2"),
+            "block_size": 32,
+            "link_speed": (450_000_000_000, 50_000_000_000),
+        }
+    ]
+
+
+@pytest.mark.parametrize(
+    ("given", "speeds"),
+    [("25GB", (25_000_000_000,)), ("900GB,12500000000", (900_000_000_000, 12_500_000_000))],
+)
+def test_link_speeds(planned: Calls, invoke: Invoke, given: str, speeds: tuple[int, ...]) -> None:
+    invoke("plan", "m", "--context", "4k", "--link-speed", given)
+    assert planned.seen[0]["link_speed"] == speeds
+
+
+def test_the_search_is_asked_for(planned: Calls, invoke: Invoke) -> None:
+    invoke("plan", "m", "--context", "4k", "--fit", "nodes", "--memory", "24GiB", "--gpus-per-node", "8")
+    assert planned.seen[0]["fit"] == "nodes"
+    assert planned.seen[0]["memory_bytes"] == 24 * 2**30
+
+
+def test_three_link_speeds_are_refused(planned: Calls, invoke: Invoke) -> None:
+    result = invoke("plan", "m", "--context", "4k", "--link-speed", "1GB,2GB,3GB")
+    assert result.status == 2
+    assert "3 speeds: one inside a node, and one between nodes" in result.err
+
+
 def test_one_cache_type_for_both_excludes_one_for_each() -> None:
     with pytest.raises(UsageError, match="--cache-type sets keys and values"):
         request_fields({"cache_type": "q8_0", "cache_type_k": "f16"})

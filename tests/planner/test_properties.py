@@ -48,7 +48,7 @@ options = st.fixed_dictionaries(
 
 def memory(model: Inspection, request: PlanRequest, machine: Machine) -> Memory:
     chosen = ENGINES[request.engine].pricer(shape_of(model), request, machine)
-    return memory_of(chosen.price(request.context_len, request.num_sequences), None)
+    return memory_of(chosen.price(request.context_len, request.num_sequences))
 
 
 @given(models, engines, machines, lengths, st.integers(0, 20_000), counts, options)
@@ -185,7 +185,7 @@ def test_what_fits_is_the_inverse_of_what_is_needed(
 
     def fits(context_len: int, num_sequences: int) -> bool:
         chosen = ENGINES[engine].pricer(shape_of(model), request, machine)
-        return chosen.price(context_len, num_sequences).tightest_bytes <= usable
+        return chosen.price(context_len, num_sequences).lacks_bytes <= 0
 
     assert fit.fits is fits(length, count)
     assert fit.fits is (fit.max_context_len is not None and fit.max_context_len >= length)

@@ -21,7 +21,14 @@ from ropewalk.errors import UsageError
 from ropewalk.inspector.records import Block, BlockTensor, Inspection, LayerGroup, WeightBytes
 from ropewalk.planner.model import shape_of
 from ropewalk.planner.params import estimated_weights
+from ropewalk.planner.shape import ModelShape
 from ropewalk.planner.weights import stage_weights
+
+
+def on_a_rank(shape: ModelShape, stages: list[tuple[int, int]], ranks: int) -> tuple[int, ...]:
+    """One rank of each stage, experts sliced like everything else."""
+    return tuple(stage.on_rank(1, ranks) for stage in stage_weights(shape, stages, ranks))
+
 
 WEIGHTS = WeightBytes(
     embedding=1000, output_head=800, other=8, layers=(100,) * 4, experts=(0,) * 4, mtp=50, towers=70
@@ -30,20 +37,20 @@ WEIGHTS = WeightBytes(
 
 def test_embedding_first_head_last() -> None:
     shape = replace(shape_of(qwen3_8b()), weights=WEIGHTS)
-    assert stage_weights(shape, [(0, 2), (2, 4)], 1) == (1200, 1008)
-    assert stage_weights(shape, [(0, 4)], 1) == (2208,)
+    assert on_a_rank(shape, [(0, 2), (2, 4)], 1) == (1200, 1008)
+    assert on_a_rank(shape, [(0, 4)], 1) == (2208,)
 
 
 def test_a_tied_embedding_is_on_both_ends() -> None:
     shape = replace(shape_of(qwen3_8b()), weights=replace(WEIGHTS, output_head=0))
-    assert stage_weights(shape, [(0, 2), (2, 4)], 1) == (1200, 1208)
-    assert stage_weights(shape, [(0, 4)], 1) == (1408,)
+    assert on_a_rank(shape, [(0, 2), (2, 4)], 1) == (1200, 1208)
+    assert on_a_rank(shape, [(0, 4)], 1) == (1408,)
 
 
 def test_norms_are_on_every_rank() -> None:
     shape = shape_of(llama_8b())
     weights = shape.weights
-    (each,) = stage_weights(shape, [(0, 32)], 8)
+    (each,) = on_a_rank(shape, [(0, 32)], 8)
     vectors = 32 * 2 * 2 * 4096 + weights.other
     assert each == pytest.approx((weights.total - vectors) // 8 + vectors, abs=64)
 
@@ -63,12 +70,12 @@ def test_what_every_rank_holds_whole() -> None:
     weights = WeightBytes(0, 0, 0, (2 * block.parameters,), (0,), 0, 0)
     model = inspection(layers, hidden=64, inner=128, vocab=64, heads=8, block=block, weights=weights)
     held = 64 + 16 * 64 + 32 * 64 + (8 // 4 + 2 * 1) * 64 + 128 // 4 * 64
-    assert stage_weights(shape_of(model), [(0, 1)], 4) == (2 * held,)
+    assert on_a_rank(shape_of(model), [(0, 1)], 4) == (2 * held,)
 
 
 def test_without_a_block_everything_is_divided() -> None:
     shape = shape_of(deepseek_v3())
-    (each,) = stage_weights(shape, [(0, 61)], 8)
+    (each,) = on_a_rank(shape, [(0, 61)], 8)
     assert each == pytest.approx(shape.weights.total / 8, rel=0.001)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from ropewalk.planner.records import (
+    DeviceShare,
     Fit,
     KvCache,
     Memory,
@@ -42,7 +43,7 @@ NO_MEMORY = Memory(
         num_blocks=0,
         max_concurrency=None,
     ),
-    per_device=(),
+    per_device=(DeviceShare("cpu:0", 0, 0, 0, None, (0, 0)),),
 )
 NO_BUDGET = Fit(budget_bytes=None, fits=None, max_context_len=None, max_sequences=None, table=())
 

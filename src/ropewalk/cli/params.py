@@ -59,13 +59,34 @@ class ListType(_ListType):
         return tuple(self._item.convert(part.strip(), param, ctx) for part in value.split(","))
 
 
+class LinkType(ListType):
+    """Bytes per second inside a node and, where given, between nodes; or the name of a system."""
+
+    def __init__(self) -> None:
+        super().__init__(SIZE)
+        self.name = "speed"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[Any, ...]:
+        """The speeds of a known system, or those given; a usage error names the option."""
+        from ropewalk.planner.links import LINKS
+
+        if isinstance(value, str) and value.lower() in LINKS:
+            return LINKS[value.lower()]
+        speeds = super().convert(value, param, ctx)
+        if len(speeds) > 2:
+            self.fail(f"{len(speeds)} speeds: one inside a node, and one between nodes", param, ctx)
+        return speeds
+
+
 TOKENS = UnitType("tokens", parse_tokens, "tokens")
 SIZE = UnitType("size", parse_size, "bytes")
 ENGINES = ("vllm", "llama-server", "transformers")
 COUNT = click.IntRange(min=1)
 FILE = click.Path(path_type=Path, dir_okay=False)
 
-_REQUEST, _MEMORY, _ENGINE = "What to serve", "Memory", "Engine"
+_REQUEST, _MEMORY, _ENGINE, _SEVERAL = "What to serve", "Memory", "Engine", "Several devices"
 
 context_option = option(
     "--context", "context_len", type=TOKENS, required=True, group=_REQUEST,
@@ -78,8 +99,9 @@ _PLANNING = (
            help="Rope: auto, shipped (as it is), yarn:F (this factor), unscaled (only lift the limit)."),
     option("--allow-unvalidated", is_flag=True, default=None, group=_REQUEST,
            help="Go past what the publisher of the model describes."),
-    option("--memory", "memory_bytes", type=SIZE, group=_MEMORY,
-           help="Budget per device: 24GiB, 24GB (10^9) or bytes. Without it: what it takes."),
+    option("--memory", "memory_bytes", type=ListType(SIZE), metavar="SIZE[,SIZE,...]", group=_MEMORY,
+           help="Budget per device: 24GiB, 24GB (10^9) or bytes; one per node where they differ. Without it: "
+           "what it takes."),
     option("--engine", type=click.Choice(ENGINES), group=_ENGINE,
            help="Default: llama-server for a GGUF, vllm for everything else."),
     option("--engine-version", metavar="V", group=_ENGINE,
@@ -114,6 +136,30 @@ _SERVER = (
            help="llama-server: keep all of a sliding window layer's cache."),
 )  # fmt: skip
 
+_DEVICES = (
+    option("--nodes", type=COUNT, metavar="N", group=_SEVERAL, help="vLLM: machines.  [default: 1]"),
+    option("--gpus-per-node", type=COUNT, metavar="N", group=_SEVERAL,
+           help="Devices of each machine.  [default: as many as it takes]"),
+    option("--data-parallel", type=COUNT, metavar="N", group=_SEVERAL,
+           help="vLLM: replicas, to which the sequences are dealt out."),
+    option("--expert-parallel", is_flag=True, default=None, group=_SEVERAL,
+           help="vLLM: whole experts on each rank instead of slices of all."),
+    option("--decode-context-parallel", type=COUNT, metavar="N", group=_SEVERAL,
+           help="vLLM: ranks that would repeat a KV head share its tokens."),
+    option("--layer-partition", type=ListType(COUNT), metavar="N,N,...", group=_SEVERAL,
+           help="vLLM: layers of each pipeline stage."),
+    option("--block-size", type=COUNT, metavar="N", group=_ENGINE, help="vLLM: tokens per block."),
+    option("--tensor-split", type=ListType(click.FloatRange(min=0)), metavar="SHARE,...", group=_SEVERAL,
+           help="llama-server: shares of the RPC servers and, behind them, the GPUs."),
+    option("--rpc", "rpc_servers", type=ListType(click.STRING), metavar="HOST:PORT,...", group=_SEVERAL,
+           help="llama-server: ggml-rpc-servers that take layers. --memory: this machine first."),
+    option("--link-speed", type=LinkType(), metavar="SPEED[,SPEED]", group=_SEVERAL,
+           help="What a device sends per second inside a node and between nodes, 450GB,50GB, or h100-sxm: "
+           "the time that vLLM's ranks wait for each other."),
+    option("--fit", type=click.Choice(["nodes"]), group=_SEVERAL,
+           help="vLLM: find the fewest devices of this --memory and --gpus-per-node that hold it."),
+)  # fmt: skip
+
 
 def server_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that shape a server, whatever it is started for."""
@@ -122,7 +168,7 @@ def server_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def plan_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add every option of a plan."""
-    return _with(_PLANNING, _with(_SERVER, command))
+    return _with(_PLANNING, _with(_SERVER, _with(_DEVICES, command)))
 
 
 def _with(options: Sequence[Callable[[Any], Any]], command: Callable[..., Any]) -> Callable[..., Any]:
@@ -134,6 +180,11 @@ def _with(options: Sequence[Callable[[Any], Any]], command: Callable[..., Any]) 
 def request_fields(options: dict[str, Any]) -> dict[str, Any]:
     """What was given, by the names of ``PlanRequest``; its own defaults hold for the rest."""
     fields = {name: value for name, value in options.items() if value is not None}
+    sizes = fields.pop("memory_bytes", ())
+    if len(sizes) == 1:
+        fields["memory_bytes"] = sizes[0]
+    elif sizes:
+        fields["node_memory_bytes"] = sizes
     both = fields.pop("cache_type", None)
     if both is None:
         return fields

@@ -5,10 +5,29 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 
+from ropewalk.planner.engines.rules import EngineRules
+from ropewalk.planner.machine import Machine
+from ropewalk.planner.records import FitRow, PlanRequest
+from ropewalk.planner.shape import ModelShape
+
 # No engine counts tokens or sequences beyond 32 bits.
 _CEILING = 2**31 - 1
 
 Needs = Callable[[int], int]
+
+
+def reach(name: str, shape: ModelShape, request: PlanRequest, machine: Machine, rules: EngineRules) -> FitRow:
+    """The longest context and the most sequences that the request's budget holds, each with the other as
+    asked."""
+    pricer = rules.pricer(shape, request, machine)
+    context_len, num_sequences = request.context_len, request.num_sequences
+    return FitRow(
+        cache_type=name,
+        max_context_len=largest(
+            lambda count: pricer.lacks_bytes(count, num_sequences), 0, guess=context_len, step=pricer.step
+        ),
+        max_sequences=largest(lambda count: pricer.lacks_bytes(context_len, count), 0, guess=num_sequences),
+    )
 
 
 def largest(needs: Needs, limit: int, *, guess: int, step: int = 1) -> int | None:

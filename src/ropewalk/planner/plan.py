@@ -8,14 +8,28 @@ from dataclasses import replace
 from ropewalk.errors import UsageError
 from ropewalk.findings import Finding, by_severity
 from ropewalk.inspector.records import Inspection
+from ropewalk.planner.advice import advise
 from ropewalk.planner.calibration import Calibration
 from ropewalk.planner.compute import compute_of, work_of
 from ropewalk.planner.engines import ENGINES
 from ropewalk.planner.engines.rules import EngineRules
-from ropewalk.planner.fit import largest
+from ropewalk.planner.fit import reach
 from ropewalk.planner.machine import Machine
 from ropewalk.planner.model import shape_of
-from ropewalk.planner.records import Fit, FitRow, Memory, Plan, PlanRequest, PromptWork
+from ropewalk.planner.nodes import find_nodes
+from ropewalk.planner.parallel import world_size
+from ropewalk.planner.records import (
+    Advice,
+    Candidate,
+    DeviceShare,
+    Fit,
+    Memory,
+    Parallel,
+    Plan,
+    PlanRequest,
+    PromptWork,
+    Traffic,
+)
 from ropewalk.planner.rope.decision import decide_rope
 from ropewalk.planner.shape import ModelShape
 from ropewalk.planner.terms import memory_of
@@ -25,7 +39,8 @@ _UNKNOWN = Machine()
 _LEAST = {
     "context_len": 1, "num_sequences": 1, "memory_bytes": 1, "tensor_parallel": 1, "pipeline_parallel": 1,
     "max_batched_tokens": 1, "batch": 1, "ubatch": 1, "gpu_layers": 0, "cache_ram_bytes": 0,
-    "context_checkpoints": 0,
+    "context_checkpoints": 0, "data_parallel": 1, "decode_context_parallel": 1, "nodes": 1,
+    "gpus_per_node": 1, "block_size": 1,
 }  # fmt: skip
 _MOST = 2**63 - 1  # what an engine could be given
 _MOST_DEVICES = 1024  # each gets a share of its own
@@ -47,13 +62,17 @@ def make_plan(
     not part of it: ``launch`` stays None. Raises :class:`UsageError` for a request that no engine could be
     given, :class:`CheckpointError` where a dimension is unknown.
     """
+    request = _with_budget(request)
     _check(request)
     rules = ENGINES[request.engine]
     shape = shape_of(inspection, draft=draft, projector=projector, mtp=request.mtp)
+    candidates: tuple[Candidate, ...] = ()
+    if request.fit == "nodes":
+        request, candidates = find_nodes(shape, request, machine, rules)
     key, value = rules.types_of(shape, request, machine)
     usable = rules.usable_bytes(request, machine)
     priced = rules.pricer(shape, request, machine).price(request.context_len, request.num_sequences)
-    memory = memory_of(priced, usable)
+    memory = memory_of(priced)
     fit = _fit(shape, request, machine, rules, memory, usable)
     advice = decide_rope(
         inspection,
@@ -63,6 +82,8 @@ def make_plan(
         arm=request.arm,
         allow_unvalidated=request.allow_unvalidated,
     )
+    advised = advise(shape, request, machine, rules, fit)
+    parallel = _parallel(memory, advised, rules.traffic(shape, request), candidates)
     findings = [*advice.findings, *rules.findings(shape, request, machine), *verdict(memory, fit)]
     return Plan(
         request=request,
@@ -83,6 +104,7 @@ def make_plan(
         ),
         findings=by_severity(findings),
         override_context_len=advice.override_context_len,
+        parallel=parallel,
     )
 
 
@@ -101,7 +123,12 @@ def _check(request: PlanRequest) -> None:
         if value is not None and not least <= value <= _MOST:
             limit = f"at least {least}" if value < least else f"at most {_MOST}"
             raise UsageError(f"{name} must be {limit}, not {value}", where={"field": name, "value": value})
-    devices = request.tensor_parallel * request.pipeline_parallel
+    if len(request.link_speed) > 2 or min(request.link_speed, default=1) < 1:
+        raise UsageError(
+            "a link speed is one inside a node, and one between nodes, of at least 1 byte per second",
+            where={"field": "link_speed", "value": list(request.link_speed)},
+        )
+    devices = max(world_size(request), request.nodes, request.gpus_per_node or 1)
     if devices > _MOST_DEVICES:
         raise UsageError(
             f"{devices:,} devices are more than the {_MOST_DEVICES:,} that can be planned for",
@@ -112,6 +139,18 @@ def _check(request: PlanRequest) -> None:
             f"there is no engine {request.engine!r}; plans are made for {', '.join(ENGINES)}",
             where={"field": "engine", "value": request.engine},
         )
+
+
+def _with_budget(request: PlanRequest) -> PlanRequest:
+    """The request with the smallest node's memory as the budget, where nodes differ."""
+    if not request.node_memory_bytes:
+        return request
+    if min(request.node_memory_bytes) < 1:
+        raise UsageError(
+            "the memory of a node must be at least 1 byte",
+            where={"field": "node_memory_bytes", "value": list(request.node_memory_bytes)},
+        )
+    return replace(request, memory_bytes=min(request.node_memory_bytes))
 
 
 def _fit(
@@ -125,15 +164,13 @@ def _fit(
     """The verdict, and how far the budget reaches in each cache type; all None without a budget."""
     if usable is None:
         return Fit(None, None, None, None, ())
-    asked = _reach("asked", shape, request, machine, rules, usable)
+    asked = reach("asked", shape, request, machine, rules)
     types = rules.types_of(shape, request, machine)
     rows = []
     for name in rules.FIT_TYPES:
         other = replace(request, cache_type_k=name, cache_type_v=name)
         same = rules.types_of(shape, other, machine) == types
-        rows.append(
-            replace(asked, cache_type=name) if same else _reach(name, shape, other, machine, rules, usable)
-        )
+        rows.append(replace(asked, cache_type=name) if same else reach(name, shape, other, machine, rules))
     return Fit(
         budget_bytes=request.memory_bytes,
         fits=all(share.fits is not False for share in memory.per_device),
@@ -144,38 +181,38 @@ def _fit(
     )
 
 
-def _reach(
-    name: str, shape: ModelShape, request: PlanRequest, machine: Machine, rules: EngineRules, usable: int
-) -> FitRow:
-    pricer = rules.pricer(shape, request, machine)
-    context_len, num_sequences = request.context_len, request.num_sequences
-    return FitRow(
-        cache_type=name,
-        max_context_len=largest(
-            lambda count: pricer.price(count, num_sequences).tightest_bytes,
-            usable,
-            guess=context_len,
-            step=pricer.step,
-        ),
-        max_sequences=largest(
-            lambda count: pricer.price(context_len, count).tightest_bytes, usable, guess=num_sequences
-        ),
-    )
+def _parallel(
+    memory: Memory,
+    advised: tuple[Advice, ...],
+    sent: tuple[Traffic, ...],
+    candidates: tuple[Candidate, ...],
+) -> Parallel | None:
+    """What several ranks bring and cost; None for one device that was not searched for."""
+    places = [(share.device, share.place) for share in memory.per_device if share.place]
+    if not places and not candidates:
+        return None
+    tightest = next((device for device, place in places if place.tightest), None)
+    return Parallel(tightest, advised, sent, candidates)
 
 
 def verdict(memory: Memory, fit: Fit) -> list[Finding]:
     """``does_not_fit``, with the device that lacks most."""
-    if fit.fits is not False:
+    lacking = [share for share in memory.per_device if share.fits is False]
+    if not lacking:
         return []
-    tightest = max(
-        (share for share in memory.per_device if share.fits is False), key=lambda share: share.high_bytes or 0
-    )
-    need, have = tightest.high_bytes or 0, fit.usable_bytes or 0
+    needs = {share.device: (share.high_bytes or 0, _usable(share, fit)) for share in lacking}
+    device, (need, have) = max(needs.items(), key=lambda item: item[1][0] - item[1][1])
     return [
         Finding(
             "does_not_fit",
             "error",
-            f"up to {format_bytes(need)} are needed on {tightest.device}, {format_bytes(have)} may be used",
-            {"device": tightest.device, "needed_bytes": need, "usable_bytes": have},
+            f"up to {format_bytes(need)} are needed on {device}, {format_bytes(have)} may be used",
+            {"device": device, "needed_bytes": need, "usable_bytes": have},
         )
     ]
+
+
+def _usable(share: DeviceShare, fit: Fit) -> int:
+    """What the engine may use of this device."""
+    own = share.place.budget_bytes if share.place else None
+    return (fit.usable_bytes or 0) if own is None else own

@@ -11,6 +11,8 @@ Engine = Literal["vllm", "llama-server", "transformers"]
 Basis = Literal["exact", "engine_rule", "oracle", "estimate"]
 RopeDecisionKind = Literal["none", "scale", "builtin", "refuse"]
 FlashAttention = Literal["on", "off", "auto"]
+FitGoal = Literal["asked", "nodes"]
+AdviceKind = Literal["layers", "split", "replicas", "context_parallel"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +33,11 @@ class PlanRequest:
     replicas. They lie on ``nodes`` machines with ``gpus_per_node`` devices each, None for as many as it
     takes. ``node_memory_bytes`` is the budget per device of each node where they differ, empty for
     ``memory_bytes`` everywhere; ``layer_partition`` the blocks of each stage, empty for the engine's own
-    cut. ``tensor_split`` (shares of the devices) and ``rpc_servers`` (``host:port``) are llama-server's.
+    cut. ``tensor_split`` (shares of the devices) and ``rpc_servers`` (``host:port``) are llama-server's;
+    its own machine comes first in ``node_memory_bytes``, the RPC servers behind it. ``num_sequences`` are
+    dealt out to the replicas. ``block_size`` is vLLM's, in tokens. ``link_speed`` is what a device can send
+    inside a node and, where given, between nodes, in bytes per second. ``fit`` ``nodes`` looks for the
+    cheapest cut over devices of this size that holds the target, instead of planning the one given.
     """
 
     context_len: int
@@ -65,6 +71,9 @@ class PlanRequest:
     layer_partition: tuple[int, ...] = ()
     tensor_split: tuple[float, ...] = ()
     rpc_servers: tuple[str, ...] = ()
+    block_size: int | None = None
+    link_speed: tuple[int, ...] = ()
+    fit: FitGoal = "asked"
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +141,9 @@ class RankPlace:
     ``node``, ``replica``, ``stage`` and ``shard`` count from 0. ``experts`` is the half-open range of
     routed experts where they are spread over ranks, None where each rank has a slice of all.
     ``budget_bytes`` is what the engine may use there, ``blocks`` what that leaves room for (None without
-    a budget); all ranks of a replica serve with the fewest blocks, those of the ``tightest``.
+    a budget, or where the engine has none); all ranks of a replica serve with the fewest blocks. The
+    ``tightest`` is the one rank of the plan that decides: the first with the fewest blocks, or without a
+    budget the one that needs most.
     """
 
     node: int
@@ -193,7 +204,8 @@ class FitRow:
 class Fit:
     """The verdict on the upper end of the estimate; all None without a budget.
 
-    ``usable_bytes`` is the part of ``budget_bytes`` that the engine allows itself on each device.
+    ``usable_bytes`` is the part of ``budget_bytes`` that the engine allows itself on each device; where
+    nodes differ, both are of the smallest.
     """
 
     budget_bytes: int | None
@@ -277,6 +289,64 @@ class Compute:
 
 
 @dataclass(frozen=True, slots=True)
+class Advice:
+    """Another cut of the same devices that holds more; the figures are those of a plan for it.
+
+    ``flags`` are the options of ``ropewalk plan`` for it, ``env`` what the engine is told by the environment.
+    """
+
+    kind: AdviceKind
+    flags: tuple[str, ...]
+    env: dict[str, str]
+    max_context_len: int | None
+    max_sequences: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """What one token's pass sends: ``tensor`` all-reduces of a stage's ranks, or ``pipeline`` borders.
+
+    ``bytes_per_token`` are on the wire per rank, all ``operations`` of a token together. The seconds are an
+    estimate from nominal speeds: low by bytes alone, high with each operation's latency; None without a
+    speed. What experts exchange is left out.
+    """
+
+    kind: Literal["tensor", "pipeline"]
+    operations: int
+    bytes_per_token: int
+    between_nodes: bool
+    low_seconds: float | None = None
+    high_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A cut that the search priced. ``lacks_bytes`` is what the tightest rank is short of, None where the
+    cut is impossible and ``reason`` says why; ``bytes_per_token`` what it would send between devices."""
+
+    nodes: int
+    tensor_parallel: int
+    pipeline_parallel: int
+    data_parallel: int
+    layer_partition: tuple[int, ...]
+    fits: bool
+    lacks_bytes: int | None
+    bytes_per_token: int | None
+    reason: str
+    chosen: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Parallel:
+    """What several ranks bring and cost; ``tightest`` is the device that decides."""
+
+    tightest: str | None
+    advice: tuple[Advice, ...] = ()
+    traffic: tuple[Traffic, ...] = ()
+    candidates: tuple[Candidate, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class NodeLaunch:
     """What one machine of a group starts; node 0 is the one that serves.
 
@@ -312,7 +382,8 @@ class Launch:
 class Plan:
     """The answer to a :class:`PlanRequest`; ``launch`` is filled in by ``serving``.
 
-    ``override_context_len`` is set where the checkpoint's own limit must be lifted to that length.
+    ``override_context_len`` is set where the checkpoint's own limit must be lifted to that length,
+    ``parallel`` where there are several devices or a search for them.
     """
 
     request: PlanRequest
@@ -327,6 +398,7 @@ class Plan:
     findings: tuple[Finding, ...]
     launch: Launch | None = None
     override_context_len: int | None = None
+    parallel: Parallel | None = None
     schema: str = "ropewalk.plan/1"
 
     @property

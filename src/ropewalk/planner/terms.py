@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 
-from ropewalk.planner.records import Basis, DeviceShare, KvCache, Memory, MemoryTerm
+from ropewalk.planner.records import Basis, DeviceShare, KvCache, Memory, MemoryTerm, RankPlace
 
 _WEAKNESS: dict[Basis, int] = {"exact": 0, "engine_rule": 1, "oracle": 2, "estimate": 3}
 CACHES = frozenset({"kv_cache", "state", "cross_attention_cache", "indexer_cache"})
@@ -13,12 +14,16 @@ CACHES = frozenset({"kv_cache", "state", "cross_attention_cache", "indexer_cache
 
 @dataclass(frozen=True, slots=True)
 class DeviceMemory:
-    """The terms of one device. ``budgeted`` False marks host memory beside the planned devices."""
+    """The terms of one device, and what the engine may use of it.
+
+    ``usable_bytes`` is None without a budget, and for host memory beside the planned devices.
+    """
 
     device: str
     layers: tuple[int, int]
     terms: tuple[MemoryTerm, ...]
-    budgeted: bool = True
+    usable_bytes: int | None = None
+    place: RankPlace | None = None
 
     @property
     def high_bytes(self) -> int:
@@ -38,9 +43,29 @@ class Priced:
     logical: dict[str, int]
 
     @property
-    def tightest_bytes(self) -> int:
-        """Upper end on the device that holds most: what a budget per device is compared with."""
-        return max(device.high_bytes for device in self.devices if device.budgeted)
+    def lacks_bytes(self) -> int:
+        """What the tightest device is short of at the upper end, negative for what it has to spare."""
+        return max(
+            device.high_bytes - device.usable_bytes
+            for device in self.devices
+            if device.usable_bytes is not None
+        )
+
+
+def with_places(devices: Sequence[DeviceMemory], places: Sequence[RankPlace]) -> list[DeviceMemory]:
+    """The devices with their places, the tightest of those with a budget marked."""
+    judged = [rank for rank, device in enumerate(devices) if device.usable_bytes is not None]
+    tightest = min(judged or range(len(devices)), key=lambda rank: _slack(devices[rank], places[rank]))
+    return [
+        replace(device, place=replace(place, tightest=rank == tightest))
+        for rank, (device, place) in enumerate(zip(devices, places, strict=True))
+    ]
+
+
+def _slack(device: DeviceMemory, place: RankPlace) -> tuple[float, int]:
+    """What orders devices from the tightest on: blocks where they are counted, then bytes to spare."""
+    blocks = inf if place.blocks is None else place.blocks
+    return blocks, (device.usable_bytes or 0) - device.high_bytes
 
 
 def cache_bytes(devices: Iterable[DeviceMemory]) -> int:
@@ -59,11 +84,11 @@ def estimate(name: str, count: int, low: int, high: int, source: str) -> MemoryT
     return MemoryTerm(name, count, low, high, "estimate", source)
 
 
-def memory_of(priced: Priced, usable_bytes: int | None) -> Memory:
-    """Sum the devices term by term; ``usable_bytes`` is what each planned device may hold."""
+def memory_of(priced: Priced) -> Memory:
+    """Sum the devices term by term."""
     summed = _summed(term for device in priced.devices for term in device.terms)
     terms = tuple(replace(term, logical_bytes=priced.logical.get(term.name)) for term in summed)
-    shares = tuple(_share(device, usable_bytes) for device in priced.devices)
+    shares = tuple(_share(device) for device in priced.devices)
     memory = Memory(
         terms=terms,
         total_bytes=sum(term.bytes for term in terms),
@@ -75,17 +100,17 @@ def memory_of(priced: Priced, usable_bytes: int | None) -> Memory:
     return memory
 
 
-def _share(device: DeviceMemory, usable_bytes: int | None) -> DeviceShare:
-    high = device.high_bytes
-    judged = device.budgeted and usable_bytes is not None
+def _share(device: DeviceMemory) -> DeviceShare:
+    high, usable = device.high_bytes, device.usable_bytes
     return DeviceShare(
         device=device.device,
         weights_bytes=sum(term.bytes for term in device.terms if term.name == "weights"),
         kv_bytes=sum(term.bytes for term in device.terms if term.name in CACHES),
         total_bytes=sum(term.bytes for term in device.terms),
-        fits=high <= (usable_bytes or 0) if judged else None,
+        fits=None if usable is None else high <= usable,
         layers=device.layers,
         high_bytes=high,
+        place=device.place,
     )
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
+from ropewalk.inspector.derive.parameters import is_routed_expert
 from ropewalk.inspector.derive.roles import role_of
 from ropewalk.inspector.records import BlockTensor
 from ropewalk.planner.parallel import heads_per_rank
@@ -28,10 +30,23 @@ def weights_term(shape: ModelShape, size: int, *, source: str, basis: Basis = "e
     return estimate("weights", size, low, high, "dimensions of the config, no tensor read")
 
 
+@dataclass(frozen=True, slots=True)
+class StageWeights:
+    """Bytes of one pipeline stage: ``rest`` is what each tensor-parallel rank holds beside routed experts,
+    ``experts`` all routed experts of the stage."""
+
+    rest: int
+    experts: int
+
+    def on_rank(self, part: int, whole: int) -> int:
+        """Bytes on a rank that holds ``part`` of ``whole`` of the experts."""
+        return self.rest + self.experts * part // whole
+
+
 def stage_weights(
     shape: ModelShape, stages: Sequence[tuple[int, int]], tensor_parallel: int
-) -> tuple[int, ...]:
-    """Bytes on one rank of each stage.
+) -> tuple[StageWeights, ...]:
+    """The weights of each stage.
 
     The embedding is on the first stage, and on the last as well where it serves as head; the final norm
     and the head are on the last (vLLM 0.32, models/llama.py:377-400, 500-512). Towers and MTP layers are
@@ -41,20 +56,25 @@ def stage_weights(
     held, whole = _rank_share(shape, tensor_parallel)
     table = weights.embedding // tensor_parallel
     head = weights.output_head // tensor_parallel or table
-    sizes = [sum(weights.layers[first:last]) * held // whole for first, last in stages]
+    experts = [sum(weights.experts[first:last]) for first, last in stages]
+    sizes = [
+        (sum(weights.layers[first:last]) - routed) * held // whole
+        for (first, last), routed in zip(stages, experts, strict=True)
+    ]
     sizes[0] += table
     sizes[-1] += weights.other
     if weights.output_head or len(stages) > 1:
         sizes[-1] += head
-    return tuple(sizes)
+    return tuple(map(StageWeights, sizes, experts))
 
 
 def _rank_share(shape: ModelShape, tensor_parallel: int) -> tuple[int, int]:
-    """Parameters of the typical block that one rank holds, and all of them."""
+    """Parameters of the typical block beside routed experts that one rank holds, and all of them."""
     if tensor_parallel == 1 or shape.block is None:
         return 1, tensor_parallel
-    held = sum(_held(shape, tensor, tensor_parallel) for tensor in shape.block.tensors)
-    return held, shape.block.parameters
+    tensors = [tensor for tensor in shape.block.tensors if not is_routed_expert(tensor.name, tensor.shape)]
+    held = sum(_held(shape, tensor, tensor_parallel) for tensor in tensors)
+    return held, sum(tensor.parameters for tensor in tensors) or tensor_parallel
 
 
 def _held(shape: ModelShape, tensor: BlockTensor, tensor_parallel: int) -> int:

@@ -80,7 +80,7 @@ def machine_of(request: PlanRequest, here: Here) -> Machine:
 def device_here(request: PlanRequest, here: Here) -> Device | None:
     """The device that is planned for; None where it is not of this machine, or has less than the budget."""
     device = _device(request, here)
-    budget = request.memory_bytes or 0
+    budget = max(request.node_memory_bytes, default=request.memory_bytes or 0)
     if device is None or (device.memory_bytes is not None and budget > device.memory_bytes):
         return None
     return device

@@ -37,7 +37,7 @@ CPU = Machine(kind="cpu")
 def memory(model: Inspection, context_len: int, **options: Any) -> Memory:
     request = PlanRequest(context_len, "llama-server", **options)
     chosen = pricer(shape_of(model), request, CPU)
-    return memory_of(chosen.price(context_len, request.num_sequences), None)
+    return memory_of(chosen.price(context_len, request.num_sequences))
 
 
 def size(memory: Memory, name: str) -> int:
@@ -187,7 +187,7 @@ def test_a_draft_brings_a_second_cache() -> None:
     draft = inspection((attention(range(28), kv=8, dim=128),), hidden=1024, inner=3072, vocab=64, heads=16)
     request = PlanRequest(131_072, "llama-server")
     chosen = pricer(shape_of(qwen3_8b(), draft=draft), request, CPU)
-    term = memory_of(chosen.price(131_072, 1), None).term("draft_model")
+    term = memory_of(chosen.price(131_072, 1)).term("draft_model")
     assert term is not None
     assert term.bytes == 15_032_385_536
 
@@ -204,13 +204,13 @@ def test_mtp_layers_keep_a_cache() -> None:
     )
     request = PlanRequest(262_144, "llama-server", mtp=True)
     chosen = pricer(shape_of(model, mtp=True), request, CPU)
-    assert size(memory_of(chosen.price(262_144, 1), None), "draft_model") == 1024 * MIB
+    assert size(memory_of(chosen.price(262_144, 1)), "draft_model") == 1024 * MIB
 
 
 def on_gpus(model: Inspection, context_len: int, **options: Any) -> Memory:
     request = PlanRequest(context_len, "llama-server", device="cuda:0", **options)
     chosen: LlamaPricer = pricer(shape_of(model), request, Machine())
-    return memory_of(chosen.price(context_len, 1), None)
+    return memory_of(chosen.price(context_len, 1))
 
 
 def test_one_gpu_takes_all_but_the_embedding() -> None:

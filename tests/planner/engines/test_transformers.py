@@ -28,7 +28,7 @@ QWEN25 = {
 def memory(model: Inspection, context_len: int, **options: Any) -> Memory:
     request = PlanRequest(context_len, "transformers", **options)
     chosen = pricer(shape_of(model), request, Machine())
-    return memory_of(chosen.price(context_len, request.num_sequences), None)
+    return memory_of(chosen.price(context_len, request.num_sequences))
 
 
 def test_qwen3_8b_is_weights_and_cache() -> None:
@@ -97,7 +97,7 @@ def test_split_over_devices() -> None:
 def test_an_assistant_model_is_a_second_one() -> None:
     request = PlanRequest(8192, "transformers")
     chosen = pricer(shape_of(qwen3_8b(), draft=smollm2()), request, Machine())
-    term = memory_of(chosen.price(8192, 1), None).term("draft_model")
+    term = memory_of(chosen.price(8192, 1)).term("draft_model")
     assert term is not None
     assert term.bytes == 269_030_016 + 8192 * 23_040
 

@@ -49,7 +49,7 @@ def pricing(model: Inspection, context_len: int, *, machine: Machine = CPU, **op
 
 def memory(model: Inspection, context_len: int, **options: Any) -> Memory:
     chosen = pricing(model, context_len, **{"machine": GPU, **options})
-    return memory_of(chosen.price(context_len, chosen.request.num_sequences), None)
+    return memory_of(chosen.price(context_len, chosen.request.num_sequences))
 
 
 def typed(name: str) -> dict[str, Any]:
@@ -310,7 +310,7 @@ def test_an_mtp_layer_joins_the_pool() -> None:
     request = PlanRequest(4096, "vllm", mtp=True)
     with_mtp = pricer(shape_of(drafting, mtp=True), request, GPU)
     assert with_mtp.bytes_per_block(0) == pricing(plain, 4096, machine=GPU).bytes_per_block(0) * 25 // 24
-    assert memory_of(with_mtp.price(4096, 1), None).term("draft_model") is not None
+    assert memory_of(with_mtp.price(4096, 1)).term("draft_model") is not None
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from ropewalk.planner.records import Memory, Plan, PlanRequest, RopeDecision
+from ropewalk.planner.records import DeviceShare, Memory, Plan, PlanRequest, RopeDecision
 from ropewalk.serving.engines import command_of, launch_spec
 from ropewalk.serving.engines.vllm import SCRUBBED_ENVIRONMENT, program
 from ropewalk.serving.engines.vllm_log import parse
@@ -52,17 +52,53 @@ def test_a_plan_for_gpus(make_plan: MakePlan) -> None:
     assert spec.served_context_len == 131072
 
 
+def share(device: str, kv_bytes: int) -> DeviceShare:
+    return DeviceShare(device, 0, kv_bytes, kv_bytes, None, (0, 1))
+
+
 def test_on_a_cpu_the_cache_is_given_in_bytes(make_plan: MakePlan) -> None:
     request = PlanRequest(context_len=8192, engine="vllm")
     plan = make_plan(request, checkpoint="/models/smol")
-    kv = replace(plan.memory.kv, reserved_bytes=500_000_000)
-    memory: Memory = replace(plan.memory, kv=kv)
+    memory: Memory = replace(plan.memory, per_device=(share("cpu:0", 500_000_000),))
     spec = launch_spec(replace(plan, memory=memory), build=CPU, threads=2)
     line = " ".join(spec.argv)
     assert "--kv-cache-memory-bytes 500000000 --max-num-batched-tokens 2048" in line
     assert "utilization" not in line
     assert spec.env == {"VLLM_CPU_OMP_THREADS_BIND": "0-1"}
     assert command_of(spec).startswith("VLLM_CPU_OMP_THREADS_BIND=0-1 vllm serve /models/smol ")
+
+
+def test_the_bytes_are_those_of_the_rank_that_holds_most(make_plan: MakePlan) -> None:
+    """The flag is each rank's own, and all take the fewest blocks."""
+    plan = make_plan(PlanRequest(2048, "vllm", pipeline_parallel=2), checkpoint="/models/smol")
+    memory: Memory = replace(plan.memory, per_device=(share("cpu:0", 200), share("cpu:1", 100)))
+    argv = launch_spec(replace(plan, memory=memory), build=CPU).argv
+    assert argv[argv.index("--kv-cache-memory-bytes") + 1] == "200"
+
+
+def test_every_way_to_cut_a_model(make_plan: MakePlan) -> None:
+    """Sequences are per replica; the layer partition has no flag."""
+    request = PlanRequest(
+        4096,
+        "vllm",
+        num_sequences=5,
+        tensor_parallel=4,
+        pipeline_parallel=2,
+        data_parallel=2,
+        expert_parallel=True,
+        decode_context_parallel=2,
+        layer_partition=(20, 10),
+        block_size=32,
+    )
+    spec = launch_spec(make_plan(request, checkpoint="org/moe"), build=GPU)
+    line = " ".join(spec.argv)
+    assert "--max-num-seqs 3 --block-size 32" in line
+    assert (
+        "--tensor-parallel-size 4 --pipeline-parallel-size 2 --data-parallel-size 2 "
+        "--decode-context-parallel-size 2 --enable-expert-parallel" in line
+    )
+    assert spec.env == {"VLLM_PP_LAYER_PARTITION": "20,10"}
+    assert command_of(spec).startswith("VLLM_PP_LAYER_PARTITION=20,10 vllm serve ")
 
 
 def test_the_override_is_one_word_and_quoted_for_the_shell(make_plan: MakePlan) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 
 from ropewalk import core
 from ropewalk.planner.machine import Machine
+from ropewalk.planner.plan import make_plan
 from ropewalk.planner.records import Plan
 from ropewalk.serving.check.check import check_command
 from ropewalk.serving.engines import launch_spec
@@ -65,6 +67,53 @@ def test_pools_and_weights_of_published_models(vllm: EngineBuild, shared: Path, 
         after = confirmed(plan, read_answer(answer, vllm))
         told[name] = [f.message for f in after.findings if f.code in ("oracle_differs", "engine_refuses")]
     assert told == {name: [] for name, _ in plans}
+
+
+CACHE = 200_000_000
+# google/gemma-3-270m, beside the config of its larger sister.
+GEMMA_270M = {"hidden_size": 640, "intermediate_size": 2048, "num_hidden_layers": 18}
+STAGES: tuple[tuple[str, int, list[int], list[int], int], ...] = (
+    # model, tokens per block, blocks per stage, memory of each stage's cache, blocks of the pool
+    ("smollm2", 32, [30], [CACHE], 271),
+    ("smollm2", 32, [15, 15], [CACHE, CACHE], 542),
+    ("smollm2", 32, [20, 10], [CACHE, CACHE], 406),
+    ("smollm2", 32, [20, 10], [2 * CACHE, CACHE], 813),
+    ("gemma-3-270m", 128, [18], [CACHE], 508),
+    ("gemma-3-270m", 128, [9, 9], [CACHE] * 2, 762),
+    ("gemma-3-270m", 128, [12, 6], [CACHE] * 2, 762),
+    ("gemma-3-270m", 128, [6, 6, 6], [CACHE] * 3, 1525),
+)
+
+
+def test_pools_over_stages(vllm: EngineBuild, smollm2_hf: Path, shared: Path, tmp_path: Path) -> None:
+    """vLLM's own planner with the layers of each stage, beside a plan with as much memory for each cache."""
+    folders = {"smollm2": smollm2_hf, "gemma-3-270m": tmp_path}
+    config = json.loads((shared / "corpus" / "configs" / "google--gemma-3-1b-it.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(config | GEMMA_270M))
+    questions = []
+    for name, block, partition, sizes, _ in STAGES:
+        flags = ("--max-model-len", "2048", "--block-size", str(block), "--max-num-batched-tokens", "2048")
+        argv = [str(folders[name]), *flags]
+        questions.append({"argv": argv, "available": sizes, "partition": partition})
+    answers = ask_many(vllm, questions, env={})
+    for (name, block, partition, sizes, blocks), answer in zip(STAGES, answers, strict=True):
+        assert answer.get("num_blocks") == blocks, answer
+        plan = core.plan(
+            folders[name],
+            context_len=2048,
+            engine="vllm",
+            device="cpu",
+            block_size=block,
+            max_batched_tokens=2048,
+            pipeline_parallel=len(partition),
+            layer_partition=tuple(partition),
+            nodes=len(partition),
+        )
+        beside = [(share.high_bytes or 0) - share.kv_bytes for share in plan.memory.per_device]
+        memory = tuple(size + other for size, other in zip(sizes, beside, strict=True))
+        again = make_plan(core.inspect(folders[name]), replace(plan.request, node_memory_bytes=memory))
+        places = [share.place for share in again.memory.per_device if share.place]
+        assert min((place.blocks or 0 for place in places), default=blocks) == blocks
 
 
 REFUSED: tuple[tuple[tuple[str, ...], str, str], ...] = (

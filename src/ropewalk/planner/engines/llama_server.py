@@ -11,13 +11,14 @@ from ropewalk.findings import Finding
 from ropewalk.inspector.records import LayerGroup
 from ropewalk.planner.caches import CacheType, cache_types, find_cache_type
 from ropewalk.planner.engines.llama_compute import Bounds, Graph, compute_buffer, graph_of
-from ropewalk.planner.engines.llama_places import Place, places_of
+from ropewalk.planner.engines.llama_places import Place, PlaceKind, places_of, spots_of
 from ropewalk.planner.engines.llama_slots import CELL_PAD, Slots, resolve_slots
 from ropewalk.planner.layers_cache import layer_token_bytes, logical_cache, state_elements
 from ropewalk.planner.machine import Machine, device_of
-from ropewalk.planner.records import Basis, KvCache, MemoryTerm, PlanRequest
+from ropewalk.planner.parallel import check_options
+from ropewalk.planner.records import AdviceKind, Basis, KvCache, MemoryTerm, PlanRequest, RankPlace, Traffic
 from ropewalk.planner.shape import ModelShape
-from ropewalk.planner.terms import DeviceMemory, Priced, cache_bytes, estimate, exact
+from ropewalk.planner.terms import DeviceMemory, Priced, cache_bytes, estimate, exact, with_places
 from ropewalk.units import MIB, format_tokens
 
 # ggml block sizes, llama.cpp b11434 ggml/src/ggml-common.h; the types -ctk and -ctv take.
@@ -46,6 +47,14 @@ _INTERPRETER = 18 * MIB
 # CUDA context and libraries on each GPU: rise of three cards beside the sum of llama.cpp's terms 0.25 GiB
 # each (public log, 2026-09); range of the non-torch memory of published logs.
 _GPU_PROCESS = (139_586_437, 268_435_456, 590_558_003)
+# Compute buffers of SmolLM2 at 4,096 cells in percent of the CPU's own 18.64 MiB (b11434): 15.26 MiB on one
+# RPC server, 43.05 and 32.91 on two; 18.64 and 27.32 on the host beside them. Of what they are made is not
+# known, so the ends are rounded outwards.
+_RPC_COMPUTE = (80, 160, 240)
+_HOST_BESIDE_RPC = (90, 120, 150)
+# ggml-rpc-server held 1 to 2 MiB idle, and 4 MiB beside its buffers after a prompt.
+_RPC_PROCESS = (MIB, 2 * MIB, 4 * MIB)
+_OPTIONS = frozenset({"tensor_split", "rpc_servers", "node_memory_bytes"})
 
 
 def types_of(shape: ModelShape, request: PlanRequest, machine: Machine) -> tuple[CacheType, CacheType]:
@@ -63,17 +72,20 @@ def usable_bytes(request: PlanRequest, machine: Machine) -> int | None:
 
 
 def pricer(shape: ModelShape, request: PlanRequest, machine: Machine) -> LlamaPricer:
-    """Place the layers. Raises :class:`UsageError` for a cache type that ggml has not."""
+    """Place the layers. Raises :class:`UsageError` for a cache type that ggml has not, and for a split that
+    is not one of the devices."""
+    check_options(request, _OPTIONS)
     key, value = types_of(shape, request, machine)
     on_gpu = device_of(request, machine, default="cpu") == "gpu" and request.gpu_layers != 0
-    num_gpus = request.tensor_parallel * request.pipeline_parallel if on_gpu else 0
+    asked = request.gpus_per_node or request.tensor_parallel * request.pipeline_parallel
+    spots = spots_of(request, asked if on_gpu else 0)
     return LlamaPricer(
         shape=shape,
         request=request,
         key=key,
         value=value,
         rows=tuple(_rows(group, key, value) for group in shape.layers),
-        places=places_of(shape, num_gpus, request.gpu_layers),
+        places=places_of(shape, request, spots),
         graph=graph_of(shape, key, value),
     )
 
@@ -82,7 +94,7 @@ def pricer(shape: ModelShape, request: PlanRequest, machine: Machine) -> LlamaPr
 class LlamaPricer:
     """What does not depend on length and number of sequences.
 
-    ``rows`` are what one layer of each group keeps, ``places`` the GPUs and, last, the host.
+    ``rows`` are what one layer of each group keeps, ``places`` RPC servers, GPUs and, last, the host.
     """
 
     shape: ModelShape
@@ -128,43 +140,53 @@ class LlamaPricer:
         )
         return Priced(devices, kv, logical.terms(num_sequences, state_bytes=state))
 
+    def lacks_bytes(self, context_len: int, num_sequences: int) -> int:
+        """:attr:`Priced.lacks_bytes` of :meth:`price`."""
+        return self.price(context_len, num_sequences).lacks_bytes
+
     def devices(self, slots: Slots) -> tuple[DeviceMemory, ...]:
-        """The terms of every GPU and of the host."""
+        """The terms of every device and of the host."""
         compute = compute_buffer(self.graph, slots, flash=self.request.flash_attn != "off")
         cells = [slots.layer_cells(group) for group in self.shape.layers]
-        *gpus, host = self.places
-        return (
-            *(self._gpu(place, slots, cells, compute) for place in gpus),
-            self._host(host, slots, cells, compute),
-        )
+        devices = [self._device(place, slots, cells, compute) for place in self.places]
+        if len(devices) == 1:
+            return tuple(devices)
+        return tuple(with_places(devices, [_rank_place(place) for place in self.places]))
 
-    def _host(self, place: Place, slots: Slots, cells: list[int], compute: Bounds) -> DeviceMemory:
-        """All of it on a CPU; embedding, logits and what was not offloaded beside GPUs."""
-        alone = len(self.places) == 1
+    def _device(self, place: Place, slots: Slots, cells: list[int], compute: Bounds) -> DeviceMemory:
+        held = {"rpc": self._rpc, "gpu": self._gpu, "cpu": self._host}[place.spot.kind]
+        terms = (place.weights, *self._caches(place, slots, cells), *held(place, slots, cells, compute))
+        return DeviceMemory(place.spot.device, place.layers, terms, place.spot.usable_bytes)
+
+    def _host(self, place: Place, slots: Slots, cells: list[int], compute: Bounds) -> list[MemoryTerm]:
+        """All of it on a CPU; embedding, logits and what was not offloaded beside other devices."""
+        others = {other.spot.kind for other in self.places[:-1]}
         logits = slots.num_slots * self.shape.vocab_size * 4
-        terms = [
-            place.weights,
-            *self._caches(place, slots, cells),
+        return [
             exact("output_buffer", logits, "one row of f32 logits per slot"),
-            _compute_of_cpu(compute) if alone else _compute_beside_gpus(compute),
-            *(self._draft(slots) if alone else ()),
+            _compute_of_host(compute, others),
+            *(self._draft(slots) if not others else ()),
             *self._on_request(slots, cells),
-            self._process(slots, alone=alone),
+            self._process(slots, alone=not others),
         ]
-        return DeviceMemory("cpu", place.layers, tuple(terms), budgeted=alone)
 
-    def _gpu(self, place: Place, slots: Slots, cells: list[int], compute: Bounds) -> DeviceMemory:
+    def _gpu(self, place: Place, slots: Slots, cells: list[int], compute: Bounds) -> list[MemoryTerm]:
         # Builds before b11434 reserve logits for every token of a ubatch; seen in published GPU logs.
         high = compute.high + slots.n_ubatch * self.shape.vocab_size * 4
         low, middle, most = _GPU_PROCESS
-        terms = [
-            place.weights,
-            *self._caches(place, slots, cells),
+        return [
             estimate("compute_buffer", compute.bytes, compute.low, high, "the CPU's buffer at least"),
             *(self._draft(slots) if place.has_output else ()),
             estimate("process_overhead", middle, low, most, "context and libraries, public logs"),
         ]
-        return DeviceMemory(place.device, place.layers, tuple(terms))
+
+    def _rpc(self, place: Place, slots: Slots, cells: list[int], compute: Bounds) -> list[MemoryTerm]:
+        low, middle, most = _RPC_PROCESS
+        return [
+            _scaled(compute, _RPC_COMPUTE, "measured on two RPC servers, one model (b11434)"),
+            *(self._draft(slots) if place.has_output else ()),
+            estimate("process_overhead", middle, low, most, "ggml-rpc-server, idle and in use (b11434)"),
+        ]
 
     def _caches(self, place: Place, slots: Slots, cells: list[int]) -> list[MemoryTerm]:
         kv = indexer = states = 0
@@ -245,14 +267,46 @@ def _rows(group: LayerGroup, key: CacheType, value: CacheType) -> Row:
     )
 
 
-def _compute_of_cpu(compute: Bounds) -> MemoryTerm:
+def _compute_of_host(compute: Bounds, others: set[PlaceKind]) -> MemoryTerm:
+    """The formula's where the host computes alone; a part of it, or more, beside other devices."""
+    if "rpc" in others:
+        return _scaled(compute, _HOST_BESIDE_RPC, "measured beside one and two RPC servers (b11434)")
+    if "gpu" in others:
+        return estimate("compute_buffer", compute.bytes, 0, compute.high, "the CPU's buffer at most")
     basis: Basis = "engine_rule" if compute.low == compute.high else "estimate"
     source = "ggml's graph allocator, b11434"
     return MemoryTerm("compute_buffer", compute.bytes, compute.low, compute.high, basis, source)
 
 
-def _compute_beside_gpus(compute: Bounds) -> MemoryTerm:
-    return estimate("compute_buffer", compute.bytes, 0, compute.high, "the CPU's buffer at most")
+def _scaled(compute: Bounds, percents: tuple[int, int, int], source: str) -> MemoryTerm:
+    """A buffer that was only ever seen as a multiple of the CPU's."""
+    low, middle, high = percents
+    return estimate(
+        "compute_buffer",
+        compute.bytes * middle // 100,
+        compute.low * low // 100,
+        compute.high * high // 100,
+        source,
+    )
+
+
+def _rank_place(place: Place) -> RankPlace:
+    return RankPlace(
+        node=place.spot.node,
+        embedding=place.has_embedding,
+        head=place.has_output,
+        budget_bytes=place.spot.usable_bytes,
+    )
+
+
+def traffic(shape: ModelShape, request: PlanRequest) -> tuple[Traffic, ...]:
+    """No rule is known."""
+    return ()
+
+
+def alternatives(shape: ModelShape, request: PlanRequest) -> tuple[tuple[AdviceKind, PlanRequest], ...]:
+    """None: layers go where the shares of the devices put them."""
+    return ()
 
 
 def findings(shape: ModelShape, request: PlanRequest, machine: Machine) -> list[Finding]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Protocol
 
 from ropewalk.findings import Finding
 from ropewalk.planner.caches import CacheType
 from ropewalk.planner.machine import Machine
-from ropewalk.planner.records import PlanRequest
+from ropewalk.planner.records import AdviceKind, PlanRequest, Traffic
 from ropewalk.planner.shape import ModelShape
 from ropewalk.planner.terms import Priced
 
@@ -28,6 +29,10 @@ class Pricer(Protocol):
         """
         ...
 
+    def lacks_bytes(self, context_len: int, num_sequences: int) -> int:
+        """What the tightest device is short of, negative for what it has to spare; needs a budget."""
+        ...
+
 
 class EngineRules(Protocol):
     """The functions of an engine's module."""
@@ -45,6 +50,16 @@ class EngineRules(Protocol):
 
     def pricer(self, shape: ModelShape, request: PlanRequest, machine: Machine) -> Pricer:
         """Everything that does not depend on length and number of sequences, worked out once."""
+        ...
+
+    def traffic(self, shape: ModelShape, request: PlanRequest) -> tuple[Traffic, ...]:
+        """What one token's pass sends between devices; empty where no rule is known."""
+        ...
+
+    def alternatives(
+        self, shape: ModelShape, request: PlanRequest
+    ) -> Iterable[tuple[AdviceKind, PlanRequest]]:
+        """Other cuts of the same devices that the engine would take and that are worth a price."""
         ...
 
     def usable_bytes(self, request: PlanRequest, machine: Machine) -> int | None:

@@ -13,10 +13,10 @@ from ropewalk.inspector.records import LayerGroup
 from ropewalk.planner.caches import CacheType, cache_types, find_cache_type
 from ropewalk.planner.layers_cache import LogicalCache, logical_cache
 from ropewalk.planner.machine import DeviceKind, Machine, device_of
-from ropewalk.planner.parallel import check_tensor_parallel, heads_per_rank, pipeline_stages
-from ropewalk.planner.records import KvCache, MemoryTerm, PlanRequest
+from ropewalk.planner.parallel import check_options, check_tensor_parallel, heads_per_rank, pipeline_stages
+from ropewalk.planner.records import AdviceKind, KvCache, MemoryTerm, PlanRequest, RankPlace, Traffic
 from ropewalk.planner.shape import ModelShape
-from ropewalk.planner.terms import DeviceMemory, Priced, cache_bytes, estimate, exact
+from ropewalk.planner.terms import DeviceMemory, Priced, cache_bytes, estimate, exact, with_places
 from ropewalk.planner.weights import stage_weights, weights_term
 from ropewalk.units import MIB
 
@@ -51,6 +51,16 @@ def usable_bytes(request: PlanRequest, machine: Machine) -> int | None:
     return request.memory_bytes
 
 
+def traffic(shape: ModelShape, request: PlanRequest) -> tuple[Traffic, ...]:
+    """No rule is known."""
+    return ()
+
+
+def alternatives(shape: ModelShape, request: PlanRequest) -> tuple[tuple[AdviceKind, PlanRequest], ...]:
+    """None."""
+    return ()
+
+
 def findings(shape: ModelShape, request: PlanRequest, machine: Machine) -> list[Finding]:
     """Nothing that it would refuse."""
     return []
@@ -58,16 +68,19 @@ def findings(shape: ModelShape, request: PlanRequest, machine: Machine) -> list[
 
 def pricer(shape: ModelShape, request: PlanRequest, machine: Machine) -> TransformersPricer:
     """Raises :class:`UsageError` where ranks or stages do not divide the model."""
+    check_options(request, frozenset())
     check_tensor_parallel(shape, request.tensor_parallel)
     key, _ = types_of(shape, request, machine)
     stages = pipeline_stages(shape.num_layers, request.pipeline_parallel)
+    weights = stage_weights(shape, stages, request.tensor_parallel)
     return TransformersPricer(
         shape=shape,
         request=request,
         device=device_of(request, machine, default="gpu"),
         cache_type=key,
+        usable_bytes=usable_bytes(request, machine),
         stages=stages,
-        weights=stage_weights(shape, stages, request.tensor_parallel),
+        weights=tuple(stage.on_rank(1, request.tensor_parallel) for stage in weights),
         stage_layers=tuple(_rank_layers(shape, stage, request.tensor_parallel) for stage in stages),
     )
 
@@ -101,6 +114,7 @@ class TransformersPricer:
     request: PlanRequest
     device: DeviceKind
     cache_type: CacheType
+    usable_bytes: int | None
     stages: tuple[tuple[int, int], ...]
     weights: tuple[int, ...]
     stage_layers: tuple[tuple[LayerGroup, ...], ...]
@@ -120,7 +134,9 @@ class TransformersPricer:
             draft = self._draft(context_len, num_sequences) if number == len(self.stages) - 1 else []
             terms = (*self._weights(number), *self._caches(cache, num_sequences), *draft, *beside)
             names = (f"{self.device}:{number * ranks + rank}" for rank in range(ranks))
-            devices += [DeviceMemory(name, stage, terms) for name in names]
+            devices += [DeviceMemory(name, stage, terms, self.usable_bytes) for name in names]
+        if len(devices) > 1:
+            devices = with_places(devices, [self._place(rank) for rank in range(len(devices))])
         logical = self._logical(self.shape.layers, context_len)
         state = self._state_bytes(logical)
         kv = KvCache(
@@ -133,6 +149,16 @@ class TransformersPricer:
             max_concurrency=float(num_sequences),
         )
         return Priced(tuple(devices), kv, logical.terms(num_sequences, state_bytes=state))
+
+    def _place(self, rank: int) -> RankPlace:
+        stage, shard = divmod(rank, self.request.tensor_parallel)
+        last = stage == len(self.stages) - 1
+        embedding = stage == 0 or (last and not self.shape.weights.output_head)
+        return RankPlace(0, 0, stage, shard, embedding, last, budget_bytes=self.usable_bytes)
+
+    def lacks_bytes(self, context_len: int, num_sequences: int) -> int:
+        """:attr:`Priced.lacks_bytes` of :meth:`price`."""
+        return self.price(context_len, num_sequences).lacks_bytes
 
     def _weights(self, number: int) -> list[MemoryTerm]:
         terms = [weights_term(self.shape, self.weights[number], source="sum of the tensors")]

@@ -10,7 +10,10 @@ from dataclasses import dataclass, replace
 from ropewalk.errors import UsageError
 from ropewalk.findings import Finding
 from ropewalk.planner.caches import CacheType, cache_types, find_cache_type
-from ropewalk.planner.engines.vllm_buckets import Paging, block_size, buckets_of, state_bytes
+from ropewalk.planner.engines.vllm_buckets import BLOCK_UNIT, Paging, block_size, buckets_of, state_bytes
+from ropewalk.planner.engines.vllm_cuts import alternatives as alternatives
+from ropewalk.planner.engines.vllm_cuts import cut_findings
+from ropewalk.planner.engines.vllm_cuts import traffic as traffic
 from ropewalk.planner.engines.vllm_estimates import (
     activations,
     graphs,
@@ -18,13 +21,14 @@ from ropewalk.planner.engines.vllm_estimates import (
     process_overhead,
 )
 from ropewalk.planner.engines.vllm_pool import Pool, make_pool
+from ropewalk.planner.engines.vllm_ranks import RankKind, check_ranks, kinds_of, place_ranks
 from ropewalk.planner.layers_cache import LogicalCache, logical_cache
 from ropewalk.planner.machine import DeviceKind, Machine, device_of
-from ropewalk.planner.parallel import check_tensor_parallel, pipeline_stages
-from ropewalk.planner.records import Basis, KvCache, MemoryTerm, PlanRequest
+from ropewalk.planner.parallel import check_options, pipeline_stages, replica_sequences
+from ropewalk.planner.records import Basis, KvCache, MemoryTerm, PlanRequest, RankPlace
 from ropewalk.planner.shape import ModelShape
-from ropewalk.planner.terms import DeviceMemory, Priced, cache_bytes, exact
-from ropewalk.planner.weights import stage_weights, weights_term
+from ropewalk.planner.terms import CACHES, DeviceMemory, Priced, cache_bytes, exact, with_places
+from ropewalk.planner.weights import StageWeights, stage_weights, weights_term
 from ropewalk.units import GIB, format_bytes
 
 # v1/kv_cache_interface.py and mla_attention.py:1360 of vLLM 0.32; per-token-head scales are f32.
@@ -47,6 +51,10 @@ GPU_TYPES = cache_types(
     CacheType("nvfp4", 16, 9),
 )
 FIT_TYPES = ("auto", "fp8")
+_OPTIONS = frozenset({
+    "data_parallel", "expert_parallel", "decode_context_parallel", "nodes", "node_memory_bytes",
+    "layer_partition", "block_size", "fit",
+})  # fmt: skip
 
 UTILIZATION_PERCENT = 92  # config/cache.py:102, of the device's whole memory
 # Default --max-num-batched-tokens of a server by device memory, engine/arg_utils.py:2898-2960.
@@ -76,9 +84,19 @@ def _dtype_bytes(shape: ModelShape) -> int:
 
 def usable_bytes(request: PlanRequest, machine: Machine) -> int | None:
     """On a GPU the default utilisation of the budget; on the CPU all of it, as bytes are given there."""
-    if request.memory_bytes is None or device_of(request, machine, default="gpu") == "cpu":
-        return request.memory_bytes
-    return request.memory_bytes * UTILIZATION_PERCENT // 100
+    return None if request.memory_bytes is None else _usable(request.memory_bytes, request, machine)
+
+
+def _usable(budget: int, request: PlanRequest, machine: Machine) -> int:
+    on_cpu = device_of(request, machine, default="gpu") == "cpu"
+    return budget if on_cpu else budget * UTILIZATION_PERCENT // 100
+
+
+def _budgets(request: PlanRequest, machine: Machine) -> tuple[int | None, ...]:
+    """What the engine may use of each device, by node."""
+    if request.node_memory_bytes:
+        return tuple(_usable(budget, request, machine) for budget in request.node_memory_bytes)
+    return (usable_bytes(request, machine),) * request.nodes
 
 
 def batched_tokens(
@@ -96,19 +114,30 @@ def batched_tokens(
     else:
         memory = machine.memory_bytes or request.memory_bytes or 0
         default = next(tokens for floor, tokens in _BATCHED_TOKENS if memory >= floor)
-    return min(default, (num_sequences or request.num_sequences) * (context_len or request.context_len))
+    sequences = replica_sequences(request, num_sequences or request.num_sequences)
+    return min(default, sequences * (context_len or request.context_len))
 
 
 def pricer(shape: ModelShape, request: PlanRequest, machine: Machine) -> VllmPricer:
-    """Work out the pool and the shards. Raises :class:`UsageError` where the ranks do not divide."""
-    check_tensor_parallel(shape, request.tensor_parallel)
+    """Work out the pool and the ranks. Raises :class:`UsageError` where vLLM would refuse the ranks."""
+    check_options(request, _OPTIONS)
+    check_ranks(shape, request)
     device = device_of(request, machine, default="gpu")
+    _check_block(request, device)
     key, _ = types_of(shape, request, machine)
-    paging = Paging(device, request.tensor_parallel, key, _dtype_bytes(shape), shape.state_dtype_bytes)
-    stages = pipeline_stages(shape.num_layers, request.pipeline_parallel)
+    paging = Paging(
+        device=device,
+        tensor_parallel=request.tensor_parallel,
+        cache_type=key,
+        dtype_bytes=_dtype_bytes(shape),
+        state_dtype_bytes=shape.state_dtype_bytes,
+        context_parallel=request.decode_context_parallel,
+        block_size=request.block_size,
+    )
+    stages = pipeline_stages(shape.num_layers, request.pipeline_parallel, partition=request.layer_partition)
     whole = replace(paging, tensor_parallel=1)
     states = [group for group in shape.layers if group.state]
-    weights = stage_weights(shape, stages, request.tensor_parallel)
+    kinds = kinds_of(shape, request, _budgets(request, machine))
     return VllmPricer(
         shape=shape,
         request=request,
@@ -119,14 +148,38 @@ def pricer(shape: ModelShape, request: PlanRequest, machine: Machine) -> VllmPri
         block_size=block_size(shape, paging),
         # Chunked attention switches the hybrid manager off (config/vllm.py:2170-2196).
         pool=make_pool(buckets_of(shape, paging), hybrid=all(g.kind != "chunked" for g in shape.layers)),
-        weights=tuple(size * _dtype_bytes(shape) // shape.dtype_bytes for size in weights),
+        weights=stage_weights(shape, stages, request.tensor_parallel),
+        kinds=kinds,
+        alike=tuple(dict.fromkeys(kinds)),
         sequence_state_bytes=sum(state_bytes(group, whole) * group.count for group in states),
     )
 
 
+def _check_block(request: PlanRequest, device: DeviceKind) -> None:
+    size, unit = request.block_size, BLOCK_UNIT[device]
+    if size is not None and size % unit:
+        raise UsageError(
+            f"blocks of {size} tokens: attention on a {device.upper()} takes multiples of {unit}",
+            where={"flag": "--block-size", "value": size, "unit": unit},
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """What a length and a number of sequences come to: blocks of each group for one replica, and what
+    every rank needs beside weights and cache."""
+
+    blocks: list[int]
+    sequences: int
+    beside: list[MemoryTerm]
+
+
 @dataclass(frozen=True, slots=True)
 class VllmPricer:
-    """What does not depend on length and number of sequences."""
+    """What does not depend on length and number of sequences.
+
+    ``kinds`` has every rank, ``alike`` each kind once.
+    """
 
     shape: ModelShape
     request: PlanRequest
@@ -136,7 +189,9 @@ class VllmPricer:
     stages: tuple[tuple[int, int], ...]
     block_size: int
     pool: Pool
-    weights: tuple[int, ...]
+    weights: tuple[StageWeights, ...]
+    kinds: tuple[RankKind, ...]
+    alike: tuple[RankKind, ...]
     sequence_state_bytes: int
 
     @property
@@ -167,36 +222,81 @@ class VllmPricer:
 
     def price(self, context_len: int, num_sequences: int) -> Priced:
         """The pool holds every sequence's blocks and the one block that vLLM never hands out."""
-        batched = batched_tokens(
-            self.request, self.machine, context_len=context_len, num_sequences=num_sequences
-        )
-        blocks = self.pool.group_blocks(context_len, self.in_flight(context_len, batched))
-        beside = self._beside(context_len, num_sequences, batched)
-        ranks = self.request.tensor_parallel
-        devices: list[DeviceMemory] = []
-        for number, stage in enumerate(self.stages):
-            caches = self._caches(self._pool_stage(number), blocks, num_sequences)
-            terms = (*self._weights(number), *caches, *beside)
-            for rank in range(number * ranks, (number + 1) * ranks):
-                process = process_overhead(self.shape, self.device, first=rank == 0)
-                devices.append(DeviceMemory(f"{self.device}:{rank}", stage, (*terms, process)))
+        step = self._step(context_len, num_sequences)
+        terms = {kind: self._terms(kind, step) for kind in self.alike}
+        devices = [
+            DeviceMemory(f"{self.device}:{rank}", self.stages[kind.stage], terms[kind], kind.usable_bytes)
+            for rank, kind in enumerate(self.kinds)
+        ]
+        if len(devices) > 1:
+            devices = with_places(devices, self._with_blocks(terms))
         logical = self._logical(context_len)
         return Priced(
             tuple(devices),
-            self._kv(logical, devices, sum(blocks), num_sequences),
+            self._kv(logical, devices, sum(step.blocks), num_sequences),
             logical.terms(num_sequences, state_bytes=self.sequence_state_bytes),
         )
 
-    def _weights(self, number: int) -> list[MemoryTerm]:
-        ranks = self.request.tensor_parallel
-        basis: Basis = "engine_rule" if ranks * len(self.stages) > 1 else "exact"
-        terms = [weights_term(self.shape, self.weights[number], source="sum of the tensors", basis=basis)]
+    def lacks_bytes(self, context_len: int, num_sequences: int) -> int:
+        """:attr:`Priced.lacks_bytes` of :meth:`price`, for the price of one rank of each kind."""
+        step = self._step(context_len, num_sequences)
+        return max(
+            sum(term.high_bytes for term in self._terms(kind, step)) - kind.usable_bytes
+            for kind in self.alike
+            if kind.usable_bytes is not None
+        )
+
+    def _step(self, context_len: int, num_sequences: int) -> _Step:
+        batched = batched_tokens(
+            self.request, self.machine, context_len=context_len, num_sequences=num_sequences
+        )
+        sequences = replica_sequences(self.request, num_sequences)
+        blocks = self.pool.group_blocks(context_len, self.in_flight(context_len, batched))
+        return _Step(blocks, sequences, self._beside(context_len, sequences, batched))
+
+    def _terms(self, kind: RankKind, step: _Step) -> tuple[MemoryTerm, ...]:
+        """The terms of a rank of this kind."""
+        process = process_overhead(
+            self.shape,
+            self.device,
+            serves=kind.serves,
+            joins=kind.joins,
+            balances=kind.leads and self.request.data_parallel > 1,
+        )
+        caches = self._caches(self._pool_stage(kind.stage), step.blocks, step.sequences)
+        return (*self._weights(kind), *caches, *step.beside, process)
+
+    def _with_blocks(self, terms: dict[RankKind, tuple[MemoryTerm, ...]]) -> list[RankPlace]:
+        """The places with the blocks that each rank has room for beside everything else."""
+        blocks = {kind: self._blocks(kind, held) for kind, held in terms.items()}
+        places = place_ranks(self.shape, self.request, _budgets(self.request, self.machine))
+        return [replace(place, blocks=blocks[kind]) for place, kind in zip(places, self.kinds, strict=True)]
+
+    def _blocks(self, kind: RankKind, terms: tuple[MemoryTerm, ...]) -> int | None:
+        each = self.bytes_per_block(kind.stage)
+        if kind.usable_bytes is None or not each:
+            return None
+        beside = sum(term.high_bytes for term in terms if term.name not in CACHES)
+        return max(0, kind.usable_bytes - beside) // each
+
+    def _weights(self, kind: RankKind) -> list[MemoryTerm]:
+        number, ranks = kind.stage, self.request.tensor_parallel
+        basis: Basis = "engine_rule" if len(self.kinds) > 1 else "exact"
+        size = self._weight_bytes(kind) * _dtype_bytes(self.shape) // self.shape.dtype_bytes
+        terms = [weights_term(self.shape, size, source="sum of the tensors", basis=basis)]
         if self.shape.projector_bytes and number == 0:
             terms.append(exact("projector", self.shape.projector_bytes // ranks, "sum of the tensors"))
         if self.shape.draft and number == len(self.stages) - 1:
             drafter = self.shape.draft.weights_bytes // ranks
             terms.append(exact("draft_model", drafter, "sum of the tensors; its cache is in the pool"))
         return terms
+
+    def _weight_bytes(self, kind: RankKind) -> int:
+        """Experts whole, or a slice of each on the shards of all replicas (fused_moe/config.py:1185)."""
+        stage = self.weights[kind.stage]
+        if kind.experts is not None:
+            return stage.on_rank(kind.experts, self.shape.num_experts)
+        return stage.on_rank(1, self.request.tensor_parallel * self.request.data_parallel)
 
     def _pool_stage(self, number: int) -> tuple[int, int]:
         """The layers of a stage; the last holds the draft's as well."""
@@ -239,7 +339,8 @@ class VllmPricer:
     def _kv(
         self, logical: LogicalCache, devices: list[DeviceMemory], per_request: int, num_sequences: int
     ) -> KvCache:
-        num_blocks = per_request * num_sequences + 1
+        num_blocks = per_request * replica_sequences(self.request, num_sequences) + 1
+        replicas = self.request.data_parallel
         return KvCache(
             bytes_per_token=logical.token_bytes,
             logical_bytes=logical.kv_bytes * num_sequences,
@@ -247,13 +348,14 @@ class VllmPricer:
             state_bytes_per_sequence=self.sequence_state_bytes,
             block_size=self.block_size,
             num_blocks=num_blocks,
-            max_concurrency=num_blocks / per_request if per_request else None,
+            max_concurrency=replicas * num_blocks / per_request if per_request else None,
         )
 
 
 def findings(shape: ModelShape, request: PlanRequest, machine: Machine) -> list[Finding]:
-    """What vLLM would refuse at start: a layout for another width, memory that is not free."""
-    found = []
+    """What vLLM would refuse at start (a layout for another width, memory that is not free), and what its
+    ranks do not gain."""
+    found = [*cut_findings(shape, request)]
     kind, _ = types_of(shape, request, machine)
     widths = {group.head_dim_k for group in shape.layers if group.kind == "latent"}
     if kind.name.endswith("_ds_mla") and widths != {kind.block_len}:

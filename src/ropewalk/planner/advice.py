@@ -1,0 +1,85 @@
+"""What another cut of the same devices would hold, each priced as a plan for it would be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ropewalk.planner.balance import balanced
+from ropewalk.planner.engines.rules import EngineRules
+from ropewalk.planner.fit import reach
+from ropewalk.planner.machine import Machine
+from ropewalk.planner.parallel import world_size
+from ropewalk.planner.records import Advice, AdviceKind, Fit, PlanRequest
+from ropewalk.planner.shape import ModelShape
+
+_MOST_SEQUENCES_FIRST = frozenset({"replicas"})  # each holds no longer a context than the whole did
+
+
+def advise(
+    shape: ModelShape, request: PlanRequest, machine: Machine, rules: EngineRules, fit: Fit
+) -> tuple[Advice, ...]:
+    """The best of each kind of change that holds a longer context or more sequences; none without a
+    budget, and for one device."""
+    if fit.usable_bytes is None or world_size(request) == 1:
+        return ()
+    best: dict[AdviceKind, Advice] = {}
+    for kind, other in _others(shape, request, machine, rules, fit):
+        if not _brings(shape, other, machine, rules, fit):
+            continue
+        row = reach("", shape, other, machine, rules)
+        advice = Advice(kind, _flags(request, other), _env(other), row.max_context_len, row.max_sequences)
+        have = best.get(kind)
+        if have is None or _worth(advice) > _worth(have):
+            best[kind] = advice
+    return tuple(best.values())
+
+
+def _others(
+    shape: ModelShape, request: PlanRequest, machine: Machine, rules: EngineRules, fit: Fit
+) -> Iterator[tuple[AdviceKind, PlanRequest]]:
+    if request.pipeline_parallel > 1:
+        yield "layers", _moved(shape, request, machine, rules, fit)
+    yield from rules.alternatives(shape, request)
+
+
+def _moved(
+    shape: ModelShape, request: PlanRequest, machine: Machine, rules: EngineRules, fit: Fit
+) -> PlanRequest:
+    """The layers moved between stages until no move holds a longer context: the longer it is, the more
+    the cache of a layer weighs against embedding and head."""
+    best, length = request, fit.max_context_len or request.context_len
+    while True:
+        moved = balanced(shape, best, machine, rules, context_len=length)
+        longer = reach("", shape, moved, machine, rules).max_context_len or 0
+        if moved == best or longer <= length:
+            return moved
+        best, length = moved, longer
+
+
+def _worth(advice: Advice) -> tuple[int, int]:
+    figures = (advice.max_context_len or 0, advice.max_sequences or 0)
+    return figures[::-1] if advice.kind in _MOST_SEQUENCES_FIRST else figures
+
+
+def _brings(shape: ModelShape, other: PlanRequest, machine: Machine, rules: EngineRules, fit: Fit) -> bool:
+    """Whether one more token, or one more sequence, would fit."""
+    pricer = rules.pricer(shape, other, machine)
+    longer = pricer.lacks_bytes((fit.max_context_len or 0) + 1, other.num_sequences) <= 0
+    return longer or pricer.lacks_bytes(other.context_len, (fit.max_sequences or 0) + 1) <= 0
+
+
+def _flags(request: PlanRequest, other: PlanRequest) -> tuple[str, ...]:
+    """The options of ``ropewalk plan`` in which the other differs."""
+    words: list[str] = []
+    for name in ("tensor_parallel", "pipeline_parallel", "data_parallel", "decode_context_parallel"):
+        if getattr(request, name) != getattr(other, name):
+            words += ["--" + name.replace("_", "-"), str(getattr(other, name))]
+    if other.layer_partition != request.layer_partition and other.layer_partition:
+        words += ["--layer-partition", ",".join(map(str, other.layer_partition))]
+    return tuple(words)
+
+
+def _env(other: PlanRequest) -> dict[str, str]:
+    if not other.layer_partition:
+        return {}
+    return {"VLLM_PP_LAYER_PARTITION": ",".join(map(str, other.layer_partition))}
