@@ -80,7 +80,7 @@ def test_several_devices_are_listed_and_no_spare_is_claimed() -> None:
     text = render(plan_page(replace(plan, memory=replace(plan.memory, per_device=shares))))
     assert "2 devices of 48.00 GiB" in text
     assert "to spare" not in text
-    assert "cuda:1  18–35   8.00 GiB  9.00 GiB  19.00 GiB  does not fit" in text
+    assert "✗  cuda:1  18–35      8.00      9.00  19.00" in text
 
 
 def test_spare_memory_is_of_what_the_engine_lets_itself_use() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from ropewalk.planner.records import Compute, Fit, Launch, Memory, MemoryTerm, Plan, RopeDecision
+from ropewalk.planner.records import Compute, Fit, Launch, Memory, MemoryTerm, Parallel, Plan, RopeDecision
 from ropewalk.report.command import fold
 from ropewalk.report.layout import (
     BAR_STYLE,
@@ -21,8 +21,9 @@ from ropewalk.report.layout import (
     labelled,
     range_bar,
 )
+from ropewalk.report.ranks import advice_table, candidate_table, device_table, rank_grid, traffic_words
 from ropewalk.report.verdict import flops, needed_low, verdict
-from ropewalk.units import format_bytes, format_gib, format_seconds, format_tokens
+from ropewalk.units import format_bytes, format_seconds, format_tokens
 
 _BAR_WIDTH = 16
 _COMMAND_WIDTH = 96
@@ -75,10 +76,13 @@ def _rows(plan: Plan, *, sources: bool) -> Iterator[Row]:
     if sources:
         yield "sources", _sources(plan.memory)
     if len(plan.memory.per_device) > 1:
-        yield "devices", _devices(plan.memory)
+        yield "ranks", rank_grid(plan)
+        yield "devices", device_table(plan)
     yield "KV cache", _kv(plan)
     if plan.fit.table:
         yield "what fits", _fit_table(plan.fit)
+    if plan.parallel:
+        yield from _parallel(plan.parallel)
     if plan.compute:
         yield "work", Parts(list(_work(plan.compute)))
     yield "findings", findings_block(plan.findings)
@@ -105,13 +109,15 @@ def _memory(plan: Plan) -> RenderableType:
         Text("total", style="bold"),
         Text(_ends(low, high, unit) + f" {unit}", style="bold"),
         Text(range_bar(low / scale, high / scale, _BAR_WIDTH), style=BAR_STYLE),
-        _of_budget(plan.fit),
+        _of_budget(plan),
     )
     return table
 
 
-def _of_budget(fit: Fit) -> str:
-    if fit.budget_bytes is None:
+def _of_budget(plan: Plan) -> str:
+    """What one device has; several have each their own line."""
+    fit = plan.fit
+    if fit.budget_bytes is None or len(plan.memory.per_device) > 1:
         return ""
     usable = fit.usable_bytes
     if usable is None or usable == fit.budget_bytes:
@@ -134,21 +140,14 @@ def _ends(low: int, high: int, unit: str) -> str:
     return " – ".join(dict.fromkeys((in_unit(low, unit), in_unit(high, unit))))
 
 
-def _devices(memory: Memory) -> RenderableType:
-    table = columns("left", "left", "right", "right", "right", "left")
-    table.add_row(*(Text(name, style="dim") for name in ("", "layers", "weights", "KV cache", "total", "")))
-    for share in memory.per_device:
-        first, last = share.layers
-        fits = {True: "fits", False: "does not fit", None: ""}[share.fits]
-        table.add_row(
-            share.device,
-            f"{first}–{last - 1}" if last > first else "none",
-            format_gib(share.weights_bytes),
-            format_gib(share.kv_bytes),
-            format_gib(share.total_bytes),
-            Text(fits, style="red" if share.fits is False else ""),
-        )
-    return table
+def _parallel(parallel: Parallel) -> Iterator[Row]:
+    """What the search tried, what else the devices could hold, what the ranks send each other."""
+    if parallel.candidates:
+        yield "search", candidate_table(parallel)
+    if parallel.advice:
+        yield "advice", advice_table(parallel.advice)
+    if parallel.traffic:
+        yield "traffic", Group(*(Text(traffic_words(sent)) for sent in parallel.traffic))
 
 
 def _kv(plan: Plan) -> RenderableType:

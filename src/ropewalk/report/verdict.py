@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Literal
 
 from ropewalk.planner.records import Fit, Memory, Plan
@@ -59,8 +60,15 @@ def _sequences(plan: Plan) -> str:
 
 
 def _budget(plan: Plan, budget: int) -> str:
-    devices = len(plan.memory.per_device)
-    return f"{devices} devices of {format_bytes(budget)}" if devices > 1 else format_bytes(budget)
+    """``2 devices of 80.00 GiB and 2 of 24.00 GiB``."""
+    shares = plan.memory.per_device
+    if len(shares) == 1:
+        return format_bytes(budget)
+    nodes = plan.request.node_memory_bytes
+    sizes = [nodes[share.place.node] if nodes and share.place else budget for share in shares]
+    first, *others = [(len(list(alike)), format_bytes(size)) for size, alike in groupby(sizes)]
+    words = [f"{first[0]} devices of {first[1]}", *(f"{count} of {size}" for count, size in others)]
+    return " and ".join(words)
 
 
 def _spare(plan: Plan) -> tuple[str, ...]:
