@@ -227,36 +227,20 @@ def measure(
     :class:`ropewalk.serving.campaign.settings.CampaignSettings`. Raises :class:`CheckpointError`,
     :class:`EngineError`.
     """
-    if on is not None:
-        return _measure_on(
-            on,
-            inspect(source),
-            model=str(source),
-            context_len=context_len,
-            arms=tuple(arms),
-            engine_path=engine_path,
-            store=store,
-            resume=resume,
-            on_event=on_event,
-            settings=settings,
-        )
-    from ropewalk.serving.devices import this_machine
-    from ropewalk.serving.engines import pick_engine
-    from ropewalk.serving.idle import idle_cores
-    from ropewalk.serving.measure import MeasureSettings, run_measurement
+    from ropewalk.serving.campaign.settings import CampaignSettings
+    from ropewalk.serving.measure import MeasureSettings
     from ropewalk.serving.store import RunStore, default_store_path
 
     inspection = inspect(source)
-    build = pick_engine(default_engine(inspection), path=engine_path)
-    if settings.get("threads") is None:
-        cores = this_machine().cores
-        idle = idle_cores(cores)
-        settings["threads"] = idle if idle < cores else None
+    campaign = CampaignSettings(on) if isinstance(on, str) else on
+    if settings.get("threads") is None and (campaign is None or campaign.on == "local"):
+        settings["threads"] = _threads_here()
     with RunStore(store or default_store_path()) as runs:
-        return run_measurement(
+        return _measure(
             inspection,
+            campaign,
+            engine_path,
             model=str(source),
-            build=build,
             context_len=context_len,
             arms=tuple(arms),
             settings=MeasureSettings(**settings),
@@ -318,34 +302,31 @@ def doctor() -> Doctor:
     return examine()
 
 
-def _measure_on(
-    on: str | CampaignSettings,
-    inspection: Inspection,
-    *,
-    model: str,
-    engine_path: str | None,
-    store: Path | None,
-    settings: dict[str, Any],
-    **run: Any,
+def _measure(
+    inspection: Inspection, campaign: CampaignSettings | None, engine_path: str | None, **run: Any
 ) -> Measurement:
-    from ropewalk.serving.campaign.campaign import planned_build, run_campaign
-    from ropewalk.serving.campaign.settings import CampaignSettings
-    from ropewalk.serving.measure import MeasureSettings
-    from ropewalk.serving.store import RunStore, default_store_path
+    """In this process, or as a campaign: both take the same run."""
+    from ropewalk.serving.engines import pick_engine
 
     engine = default_engine(inspection)
-    build = planned_build(engine, settings.get("plan", {}), engine_path=engine_path)
-    with RunStore(store or default_store_path()) as runs:
-        return run_campaign(
-            inspection,
-            model=model,
-            build=build,
-            engine_path=engine_path,
-            settings=MeasureSettings(**settings),
-            campaign=CampaignSettings(on) if isinstance(on, str) else on,
-            store=runs,
-            **run,
-        )
+    if campaign is None:
+        from ropewalk.serving.measure import run_measurement
+
+        return run_measurement(inspection, build=pick_engine(engine, path=engine_path), **run)
+    from ropewalk.serving.campaign.campaign import planned_build, run_campaign
+
+    build = planned_build(engine, run["settings"].plan, engine_path=engine_path)
+    return run_campaign(inspection, build=build, engine_path=engine_path, campaign=campaign, **run)
+
+
+def _threads_here() -> int | None:
+    """As many threads as cores are idle; None, the engine's own choice, where all are."""
+    from ropewalk.serving.devices import this_machine
+    from ropewalk.serving.idle import idle_cores
+
+    cores = this_machine().cores
+    idle = idle_cores(cores)
+    return idle if idle < cores else None
 
 
 def default_engine(inspection: Inspection) -> Engine:

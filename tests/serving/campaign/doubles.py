@@ -25,14 +25,14 @@ VOCABULARY: dict[str, Any] = {"words": [], "ids": {}}  # of the one model that a
 class Servers:
     """Starts one server in memory per call; ``faults`` are the fields of the n-th one, or what it raises."""
 
-    faults: list[dict[str, Any] | Exception] = field(default_factory=list)
+    faults: list[dict[str, Any] | BaseException] = field(default_factory=list)
     started: list[FakeRunning] = field(default_factory=list)
     calls: int = 0
 
     def start(self, spec: LaunchSpec, log_path: Path) -> FakeRunning:
         fault = self.faults[self.calls] if self.calls < len(self.faults) else {}
         self.calls += 1
-        if isinstance(fault, Exception):
+        if isinstance(fault, BaseException):
             raise fault
         log_path.parent.mkdir(parents=True, exist_ok=True)
         log_path.write_text(f"I serve {spec.context_len} tokens\n")

@@ -159,8 +159,9 @@ def test_what_is_lost_too_often_is_given_up_and_can_be_resumed(driver: Driver) -
     assert driver.trials(resumed, "yarn:1.5") == driver.trials(driver.at_home(), "yarn:1.5")
 
 
-def test_a_taken_port_is_tried_again(driver: Driver) -> None:
-    driver.cluster.servers.faults = [node._PortTakenError("port 4711 is in use")]
+@pytest.mark.parametrize("fault", [node._PortTakenError("port 4711 is in use"), KeyboardInterrupt()])
+def test_a_taken_port_and_a_worker_told_to_stop_are_tried_again(driver: Driver, fault: BaseException) -> None:
+    driver.cluster.servers.faults = [fault]
     run = driver.run(arms=("shipped",))
     assert driver.cluster.attempts() == [("shipped", 1), ("shipped", 2)]
     assert codes(run.arms[0]) == []

@@ -65,5 +65,5 @@ def missing_extra(module: str, extra: str) -> EngineMissingError:
     return EngineMissingError(
         f'measuring on {extra} needs its extra: pip install "ropewalk[{extra}]"',
         code="extra_missing",
-        where={"module": module, "hint": None},
+        where={"module": module},
     )

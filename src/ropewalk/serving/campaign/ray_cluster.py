@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import socket
+import warnings
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
@@ -125,7 +126,9 @@ class RayBackend:
 
     def _connect(self) -> None:
         try:
-            self._ray.init(address=self._address, log_to_driver=False, logging_level=logging.ERROR)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # what is wrong is said below, once
+                self._ray.init(address=self._address, log_to_driver=False, logging_level=logging.ERROR)
         except ConnectionError as error:
             raise _unreachable(self._address, _first_line(error)) from error
         except RuntimeError as error:
@@ -163,7 +166,9 @@ def _require_reachable(host: str | None, port: int | None) -> None:
 
 def _unreachable(address: str, why: str) -> EngineError:
     return EngineError(
-        f"no Ray cluster answers at {address}: {why}", code="cluster_unreachable", where={"address": address}
+        f"no Ray cluster answers at {address}: {why}",
+        code="cluster_unreachable",
+        where={"address": address, "hint": "ray:// takes the port of Ray's client server, 10001 by default"},
     )
 
 
