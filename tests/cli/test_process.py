@@ -122,3 +122,22 @@ def test_being_told_to_end_is_an_interrupt() -> None:
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.returncode == 130
     assert done.stderr.strip() == "ropewalk: interrupted"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="the device is Linux's")
+@pytest.mark.parametrize("option", [(), ("--json",)])
+def test_a_full_disk_is_an_error_and_no_bug(option: tuple[str, ...], small: Path) -> None:
+    command = [sys.executable, "-m", "ropewalk", "inspect", str(small), *option]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+    assert done.returncode == 2
+    assert done.stderr == "ropewalk: standard output cannot be written: No space left on device\n"
+
+
+@pytest.mark.parametrize("closed", ["1", "2"])
+def test_a_stream_that_is_closed_changes_nothing(closed: str, small: Path) -> None:
+    shell = f'exec "$0" -m ropewalk inspect "$1" --json {closed}>&-'
+    done = subprocess.run(["sh", "-c", shell, sys.executable, str(small)], capture_output=True, timeout=60)
+    assert done.returncode == 0
+    assert b"Traceback" not in done.stderr
+    assert bool(done.stdout) == (closed == "2")

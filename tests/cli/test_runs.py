@@ -84,7 +84,7 @@ def test_html_goes_to_the_file_and_nothing_else_out(store: str, tmp_path: Path, 
 def test_a_file_that_cannot_be_written_is_wrong_usage(store: str, tmp_path: Path, invoke: Invoke) -> None:
     outcome = invoke("runs", "last", "--store", store, "--html", str(tmp_path / "no" / "folder.html"))
     assert outcome.status == 2
-    assert "cannot be written: No such file or directory" in outcome.err
+    assert "there is no folder" in outcome.err
 
 
 def test_trials_as_csv_and_the_run_as_markdown(store: str, invoke: Invoke) -> None:
@@ -154,3 +154,11 @@ def test_a_store_that_is_none_is_an_error_not_a_traceback(tmp_path: Path, invoke
     outcome = invoke("runs", "--store", str(path))
     assert outcome.status == 2
     assert "cannot be used" in outcome.err
+
+
+def test_a_report_that_cannot_be_written_is_told_before_the_work(invoke: Invoke, tmp_path: Path) -> None:
+    for wrong, why in (("none/report.html", "there is no folder"), (".", "is a folder")):
+        outcome = invoke("measure", "model.gguf", "--context", "4k", "--html", str(tmp_path / wrong))
+        assert outcome.status == 2
+        assert "'--html'" in outcome.err
+        assert why in outcome.err

@@ -47,6 +47,16 @@ def test_web_says_which_extra_it_needs(invoke: Invoke, monkeypatch: pytest.Monke
     assert 'pip install "ropewalk[web]"' in outcome.err
 
 
+def test_web_on_a_port_that_is_taken_says_what_to_do(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
+    def serve(checkpoint: str | None, **options: Any) -> None:
+        raise OSError(98, "Address already in use")
+
+    monkeypatch.setattr("ropewalk.tui.web.serve", serve)
+    outcome = invoke("web", "--port", "8001")
+    assert outcome.status == 2
+    assert "cannot listen on 127.0.0.1 port 8001: Address already in use; choose another" in outcome.err
+
+
 def test_no_other_command_loads_textual() -> None:
     code = (
         "import sys, ropewalk.cli.app as app; app.run(['inspect', '--help']); print('textual' in sys.modules)"

@@ -9,7 +9,7 @@ import click
 from ropewalk import core
 from ropewalk.cli import output
 from ropewalk.cli.command import Command, checkpoint_argument, json_option, option
-from ropewalk.cli.params import FILE, SIZE, TOKENS, ListType
+from ropewalk.cli.params import NEW_FILE, SIZE, TOKENS, ListType
 from ropewalk.errors import UsageError
 
 _HEAD, _KERNELS = "One head", "Kernels"
@@ -51,7 +51,7 @@ _UP_TO = 4096
     group=_HEAD,
     help="What the squares of scores may take.  [default: what is free]",
 )
-@option("--html", type=FILE, group=_HEAD, help="Write the pictures as one HTML file.")
+@option("--html", type=NEW_FILE, group=_HEAD, help="Write the pictures as one HTML file.")
 @option(
     "--kernels",
     is_flag=True,

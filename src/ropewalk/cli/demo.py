@@ -12,7 +12,7 @@ from ropewalk.cli import output
 from ropewalk.cli.command import Command, json_option, option
 from ropewalk.cli.failures import INTERRUPTED_STATUS
 from ropewalk.cli.measure import show
-from ropewalk.cli.params import FILE
+from ropewalk.cli.params import NEW_FILE
 from ropewalk.cli.runs import store_option
 from ropewalk.errors import CheckpointMissingError, EngineMissingError
 from ropewalk.findings import has_error
@@ -32,7 +32,11 @@ ARMS = ("shipped", "yarn:1.5", "unscaled")  # 12,288 / 8,192 = 1.5
     """,
 )
 @option(
-    "--html", type=FILE, default=Path("ropewalk-demo.html"), show_default=True, help="Where the report goes."
+    "--html",
+    type=NEW_FILE,
+    default=Path("ropewalk-demo.html"),
+    show_default=True,
+    help="Where the report goes.",
 )
 @store_option
 @json_option

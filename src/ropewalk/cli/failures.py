@@ -18,6 +18,7 @@ HINTS = {
     "checkpoint_missing": "give a folder, a .safetensors or .gguf file, or a Hub id such as Qwen/Qwen3-8B",
     "engine_missing": "see what is found here: ropewalk doctor",
     "engine_failed": "see the plan's own warnings: ropewalk plan CHECKPOINT --context TOKENS",
+    "hub_unreachable": "a folder or a file needs no network; HF_ENDPOINT names another address of the Hub",
     "run_not_found": "list the stored runs: ropewalk runs",
 }  # fmt: skip
 

@@ -11,7 +11,16 @@ from ropewalk import core
 from ropewalk.cli import output
 from ropewalk.cli.command import Command, checkpoint_argument, json_option, option
 from ropewalk.cli.failures import INTERRUPTED_STATUS
-from ropewalk.cli.params import COUNT, FILE, TOKENS, ListType, context_option, request_fields, server_options
+from ropewalk.cli.params import (
+    COUNT,
+    FILE,
+    NEW_FILE,
+    TOKENS,
+    ListType,
+    context_option,
+    request_fields,
+    server_options,
+)
 from ropewalk.cli.runs import store_option
 from ropewalk.errors import UsageError
 from ropewalk.findings import has_error
@@ -92,7 +101,7 @@ _GRID, _RUN, _CLUSTER = "What to ask", "The run", "On a cluster"
 @option("--threads", type=COUNT, metavar="N", group=_RUN, help="Threads of the engine.")
 @option("--engine-path", type=FILE, group=_RUN, help="The engine to start instead of the one found.")
 @option("--resume", metavar="RUN", group=_RUN, help="Go on with an interrupted run.")
-@option("--html", type=FILE, group=_RUN, help="Write the report as one HTML file, too.")
+@option("--html", type=NEW_FILE, group=_RUN, help="Write the report as one HTML file, too.")
 @store_option
 @option(
     "--on",

@@ -33,21 +33,17 @@ def document(record: Any, *, compact: bool = False) -> None:
     """
     # A file name that is not UTF-8 becomes a JSON escape instead of an error.
     data = (dumps(record, indent=None if compact else 2) + "\n").encode("utf-8", "backslashreplace")
-    try:
+    with _written():
         sys.stdout.flush()
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
-    except BrokenPipeError:
-        _reader_left()
 
 
 def write(text: str) -> None:
-    """Write text; a reader that went away (``| head``) does not change the command's verdict."""
-    try:
+    """Write text."""
+    with _written():
         sys.stdout.write(text)
         sys.stdout.flush()
-    except BrokenPipeError:
-        _reader_left()
 
 
 def page(renderable: RenderableType) -> None:
@@ -56,7 +52,7 @@ def page(renderable: RenderableType) -> None:
 
     screen = console()
     harmless = (Segment(printable(part.text), part.style) for part in screen.render(renderable))
-    with screen.capture() as shown:
+    with _written(), screen.capture() as shown:  # rich, too, touches the stream
         screen.print(Segments(harmless), crop=False, end="")
     write("".join(line.rstrip() + "\n" for line in shown.get().split("\n")[:-1]))
 
@@ -110,6 +106,17 @@ def waiting(what: str) -> Iterator[None]:
             status.stop()
 
 
-def _reader_left() -> None:
-    """Send what is still to come nowhere, so that the flush at exit does not fail again."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+@contextmanager
+def _written() -> Iterator[None]:
+    """A reader that went away (``| head``) does not change the command's verdict; a full disk is an error.
+
+    What is still to come goes nowhere, so that neither an error's record nor the flush at exit fails again.
+    """
+    try:
+        yield
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError):
+            raise UsageError(
+                f"standard output cannot be written: {error.strerror}", where={"file": "standard output"}
+            ) from error

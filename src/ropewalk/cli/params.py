@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from ropewalk.cli.command import option
 from ropewalk.errors import UsageError
 from ropewalk.units import parse_size, parse_tokens
 
 if TYPE_CHECKING:
+    _PathType = click.ParamType[Path, Any]
     _IntegerType = click.ParamType[int, str]
     _ListType = click.ParamType[tuple[Any, ...], str]
 else:
-    _IntegerType = _ListType = click.ParamType  # generic only since click 8.4
+    _PathType = _IntegerType = _ListType = click.ParamType  # generic only since click 8.4
 
 
 class UnitType(_IntegerType):
@@ -80,11 +83,35 @@ class LinkType(ListType):
         return speeds
 
 
+class NewFileType(_PathType):
+    """A file to write: that it cannot be is told before the work, not after it."""
+
+    name = "file"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        """The path; a usage error where its folder is not there or not to be written."""
+        path = Path(value)
+        if path.is_dir():
+            self.fail(f"{path} is a folder", param, ctx)
+        if not path.parent.is_dir():
+            self.fail(f"there is no folder {path.parent}", param, ctx)
+        if not os.access(path if path.exists() else path.parent, os.W_OK):
+            self.fail(f"{path} cannot be written", param, ctx)
+        return path
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """Names of files, by the shell."""
+        return [CompletionItem(incomplete, type="file")]
+
+
 TOKENS = UnitType("tokens", parse_tokens, "tokens")
 SIZE = UnitType("size", parse_size, "bytes")
 ENGINES = ("vllm", "llama-server", "transformers")
 COUNT = click.IntRange(min=1)
 FILE = click.Path(path_type=Path, dir_okay=False)
+NEW_FILE = NewFileType()
 
 _REQUEST, _MEMORY, _ENGINE, _SEVERAL = "What to serve", "Memory", "Engine", "Several devices"
 

@@ -10,7 +10,7 @@ import click
 from ropewalk import core
 from ropewalk.cli import output
 from ropewalk.cli.command import Command, checkpoint_argument, json_option, option
-from ropewalk.cli.params import FILE, context_option, plan_options, request_fields
+from ropewalk.cli.params import FILE, NEW_FILE, context_option, plan_options, request_fields
 from ropewalk.cli.spread import node_addresses_option
 from ropewalk.errors import UsageError
 
@@ -46,7 +46,7 @@ _EMIT = "Start it elsewhere"
 @option(
     "--output",
     "output_path",
-    type=FILE,
+    type=NEW_FILE,
     group=_EMIT,
     help="Write that to a file, and print the page all the same.",
 )

@@ -10,7 +10,7 @@ import click
 
 from ropewalk.cli import output
 from ropewalk.cli.command import Command, json_option, option
-from ropewalk.cli.params import FILE
+from ropewalk.cli.params import FILE, NEW_FILE
 from ropewalk.documents import RunList
 from ropewalk.errors import RunMissingError, RunStoreError, UsageError
 from ropewalk.serving.store import RunStore, default_store_path, trials_csv
@@ -56,7 +56,7 @@ class _Runs(Command):
 )
 @click.argument("run", required=False, shell_complete=_stored)
 @click.argument("other", required=False, shell_complete=_stored)
-@option("--html", type=FILE, help="Write the report of the run as one HTML file.")
+@option("--html", type=NEW_FILE, help="Write the report of the run as one HTML file.")
 @option("--markdown", is_flag=True, help="Print the run as Markdown, for an issue or a model card.")
 @option("--csv", "as_csv", is_flag=True, help="Print the trials of the run as comma-separated values.")
 @option("--delete", is_flag=True, help="Forget the run, after asking.")

@@ -31,4 +31,11 @@ def command(checkpoint: str | None, host: str, port: int, public_url: str | None
         raise UsageError('`ropewalk web` needs an extra: pip install "ropewalk[web]"')
     from ropewalk.tui.web import serve
 
-    serve(checkpoint, host=host, port=port, public_url=public_url)
+    try:
+        serve(checkpoint, host=host, port=port, public_url=public_url)
+    except OSError as error:
+        raise UsageError(
+            f"cannot listen on {host} port {port}: {error.strerror}; choose another with --port",
+            code="port_in_use",
+            where={"host": host, "port": port},
+        ) from error
