@@ -99,10 +99,9 @@ def emit(plan: Plan, kind: Kind, *, accelerator: str | None = None) -> str:
     whose verdict is negative, and for what such a file cannot start.
     """
     from ropewalk.emit import emit as emit_plan
-    from ropewalk.inspector.readers.hubsource import parse_hub_id
+    from ropewalk.inspector.readers.hubsource import hub_id_of
 
-    hub = None if os.path.lexists(plan.checkpoint) else parse_hub_id(plan.checkpoint)
-    return emit_plan(plan, kind, hub=hub, accelerator=accelerator)
+    return emit_plan(plan, kind, hub=hub_id_of(plan.checkpoint), accelerator=accelerator)
 
 
 def rope(

@@ -53,9 +53,8 @@ def on_processor(inspection: Inspection, **request: Any) -> Plan:
 
 def of_checkpoint(plan: Plan, checkpoint: str) -> Plan:
     """The plan as if it had been made for a checkpoint of this name."""
-    assert plan.launch is not None
-    argv = (plan.launch.argv[0], checkpoint, *plan.launch.argv[2:])
-    return replace(plan, checkpoint=checkpoint, launch=replace(plan.launch, argv=argv))
+    build = VLLM if plan.request.engine == "vllm" else LLAMA
+    return launch_record(replace(plan, checkpoint=checkpoint), build=build)
 
 
 @dataclass(frozen=True, slots=True)

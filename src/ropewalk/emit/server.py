@@ -67,7 +67,7 @@ def server_of(plan: Plan, *, hub: HubId | None) -> Server:
     launch = _launch_of(plan)
     argv, env = _alike(launch)
     if hub is not None:
-        argv = _from_hub(argv, hub, launch.engine)
+        _require_hub(hub, launch.engine)
     return Server(
         plan=plan,
         name=_dns_name(argv[_MODEL_AT]),
@@ -130,16 +130,13 @@ def _with(argv: Sequence[str], at: int, word: str) -> tuple[str, ...]:
     return (*argv[:at], word, *argv[at + 1 :])
 
 
-def _from_hub(argv: Sequence[str], hub: HubId, engine: str) -> tuple[str, ...]:
-    """The repository by the engine's own words."""
-    published = PUBLISHED[engine]
-    if not published.reads_hub:
+def _require_hub(hub: HubId, engine: str) -> None:
+    """Raise :class:`UsageError` where the engine is given files."""
+    if not PUBLISHED[engine].reads_hub:
         raise UsageError(
             f"{engine} is given a file: download {hub.repo} and plan for that",
             where={"checkpoint": hub.repo, "engine": engine},
         )
-    words = _with(argv, _MODEL_AT, hub.repo)
-    return words if hub.revision == "main" else (*words, "--revision", hub.revision)
 
 
 def _gpus(plan: Plan, num_nodes: int) -> int:

@@ -52,6 +52,13 @@ def test_a_plan_for_gpus(make_plan: MakePlan) -> None:
     assert spec.served_context_len == 131072
 
 
+def test_a_hub_id_in_vllms_own_words(make_plan: MakePlan) -> None:
+    plan = make_plan(PlanRequest(context_len=8192, engine="vllm"), checkpoint="Qwen/Qwen3-8B@v1.0")
+    line = " ".join(launch_spec(plan, build=GPU).argv)
+    assert line.startswith("serve Qwen/Qwen3-8B --host")
+    assert "--served-model-name Qwen3-8B --revision v1.0 --max-model-len" in line
+
+
 def share(device: str, kv_bytes: int) -> DeviceShare:
     return DeviceShare(device, 0, kv_bytes, kv_bytes, None, (0, 1))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Collection
 from dataclasses import dataclass, replace
@@ -33,6 +34,11 @@ def parse_hub_id(text: str) -> HubId | None:
     if match is None or ".." in text or "--" in match[1]:
         return None
     return HubId(match[1], match[2] or "main", match[3])
+
+
+def hub_id_of(source: str) -> HubId | None:
+    """The repository that a checkpoint's name stands for; None for a file or folder of this machine."""
+    return None if os.path.lexists(source) else parse_hub_id(source)
 
 
 def open_hub(source: str, hub_id: HubId, *, keep_arrays: Collection[str] = ()) -> Checkpoint:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import PurePath
 
 from ropewalk.findings import Finding
+from ropewalk.inspector.readers.hubsource import hub_id_of
 from ropewalk.planner.engines.vllm import UTILIZATION_PERCENT, batched_tokens
 from ropewalk.planner.machine import Machine
 from ropewalk.planner.parallel import replica_sequences, world_size
@@ -43,9 +44,12 @@ def launch_spec(
     """
     request = plan.request
     on_cpu = request.device == "cpu" or build.devices == ("cpu",)
+    hub = hub_id_of(model)
+    name = hub.repo if hub else model
     argv = (
-        *("serve", model, "--host", host, "--port", str(port)),
-        *("--served-model-name", PurePath(model).name),
+        *("serve", name, "--host", host, "--port", str(port)),
+        *("--served-model-name", PurePath(name).name),
+        *(("--revision", hub.revision) if hub and hub.revision != "main" else ()),
         *("--max-model-len", str(plan.context_len)),
         *("--max-num-seqs", str(replica_sequences(request, request.num_sequences))),
         *_memory(plan, on_cpu=on_cpu),

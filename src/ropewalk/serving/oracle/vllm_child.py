@@ -4,7 +4,8 @@ Each line of standard input is a question, ``{"argv": [MODEL, FLAG, ...], "avail
 of ``vllm serve``, and what the KV cache may take where they do not say it. ``"partition": [BLOCKS, ...]``
 plans the ranks of a pipeline instead of one, ``available`` then being a list. Each answer is a line ``MARK``
 and JSON on standard output (vLLM writes its log there too), with ``refusal`` where vLLM would refuse,
-``unable`` where this vLLM cannot be asked so. The model is made on torch's meta device: no weight is read or allocated.
+``unable`` where this vLLM cannot be asked so. The model is made on torch's meta device: no weight is read
+or allocated.
 
 Imports nothing of ropewalk and nothing of vLLM before a question is there. Checked with vLLM 0.32.0, without
 tensor parallel; the steps are those of its engine core (v1/engine/core.py, _initialize_kv_caches).
