@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from tests.tui.conftest import SMALL, Drive, press, settle
+from tests.tui.conftest import SMALL, Drive, press, settle, until
 from textual.command import CommandPalette
+from textual.events import Key
 from textual.pilot import Pilot
 from textual.widgets import Static
 
@@ -31,6 +32,17 @@ def test_keys_and_clicks_lead_to_every_screen(drive: Drive) -> None:
         await pilot.click("#tabs", offset=(18, 0))
         await settle(pilot)
         assert place(pilot) == "checkpoint"
+
+    drive(script)
+
+
+def test_a_key_that_is_faster_than_a_screen_is_for_it(drive: Drive) -> None:
+    async def script(pilot: Pilot[None]) -> None:
+        for key in ("3", "x"):
+            pilot.app.post_message(Key(key, key))
+        await until(pilot, lambda: pilot.app.focused is not None and place(pilot) == "plan")
+        await settle(pilot)
+        assert pilot.app.focused is pilot.app.screen.query_one("#context Input")
 
     drive(script)
 

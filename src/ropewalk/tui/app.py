@@ -130,10 +130,10 @@ class RopewalkApp(App[None]):
         self.switch_mode("open")
         self.set_desk(self.desk)
 
-    def action_go(self, place: str) -> None:
-        """Show the screen of a place, unless a sheet is open over this one."""
+    async def action_go(self, place: str) -> None:
+        """Show the screen of a place, unless a sheet is open over this one; keys typed on are for it."""
         if isinstance(self.screen, RecordScreen):
-            self.switch_mode(place)
+            await self.switch_mode(place)
 
     def show_run(self, run_id: str) -> None:
         """Open a stored run on the measure screen."""

@@ -184,7 +184,7 @@ class CheckpointScreen(RecordScreen):
 
     @on(Input.Submitted, "#filter")
     def _filter_done(self) -> None:
-        self.query_one(TensorList).focus()
+        self.set_focus(self.query_one(TensorList))
 
     @on(TensorList.HeadingChosen)
     def _heading_chosen(self, event: TensorList.HeadingChosen) -> None:
@@ -231,14 +231,14 @@ class CheckpointScreen(RecordScreen):
 
     def action_filter(self) -> None:
         """Type a filter."""
-        self.query_one("#filter", Input).focus()
+        self.set_focus(self.query_one("#filter", Input))
 
     def action_clear(self) -> None:
         """Leave the filter; again empties it."""
         field, table = self.query_one("#filter", Input), self.query_one(TensorList)
         if table.has_focus:
             field.value = ""
-        table.focus()
+        self.set_focus(table)
 
     def action_sort(self) -> None:
         """By the next column."""
@@ -256,7 +256,7 @@ class CheckpointScreen(RecordScreen):
     def action_side(self) -> None:
         """Facts instead of tensors where there is no room for both; the focus goes there."""
         beside = self.toggle_class("-side").has_class("-side")
-        self.query_one("#facts" if beside else "#tensors").focus()
+        self.set_focus(self.query_one("#facts" if beside else "#tensors"))
 
     def action_what_if(self) -> None:
         """Another number of KV heads."""

@@ -122,7 +122,7 @@ class OpenScreen(RecordScreen):
 
     def action_type(self) -> None:
         """Type a path or a Hub id."""
-        self.query_one("#source").focus()
+        self.set_focus(self.query_one("#source"))
 
     def action_parent(self) -> None:
         """Up one folder."""

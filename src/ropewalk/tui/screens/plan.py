@@ -187,7 +187,7 @@ class PlanScreen(RecordScreen):
 
     def action_exact(self) -> None:
         """Type the length."""
-        self.query_one("#context Input").focus()
+        self.set_focus(self.query_one("#context Input"))
 
     def action_copy(self) -> None:
         """The command, on one line."""

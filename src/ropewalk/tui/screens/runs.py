@@ -117,7 +117,7 @@ class RunsScreen(RecordScreen):
     @on(Input.Submitted, "#filter")
     def action_leave_filter(self) -> None:
         """Back to the list."""
-        self.query_one("#runs").focus()
+        self.set_focus(self.query_one("#runs"))
 
     @on(RecordList.Highlighted, "#runs")
     def _highlighted(self, event: RecordList.Highlighted) -> None:
@@ -137,7 +137,7 @@ class RunsScreen(RecordScreen):
 
     def action_filter(self) -> None:
         """Type a filter."""
-        self.query_one("#filter").focus()
+        self.set_focus(self.query_one("#filter"))
 
     def action_mark(self) -> None:
         """Mark the run under the cursor, or no longer; of three the oldest mark goes."""

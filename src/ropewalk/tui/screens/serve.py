@@ -129,11 +129,11 @@ class ServeScreen(RecordScreen):
     @on(Input.Submitted, "#search")
     def action_leave_search(self) -> None:
         """Back to the log."""
-        self.query_one(LogView).focus()
+        self.set_focus(self.query_one(LogView))
 
     def action_search(self) -> None:
         """Type what to look for."""
-        self.query_one("#search").focus()
+        self.set_focus(self.query_one("#search"))
 
     def action_start(self) -> None:
         """Check and start what is planned."""

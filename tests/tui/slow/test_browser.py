@@ -1,0 +1,138 @@
+"""The same application in a headless browser: it paints, takes keys, and refuses pages of other sites."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import re
+import shutil
+import subprocess
+import sys
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from ropewalk.serving.ports import free_port
+from ropewalk.tui.themes import DARK
+
+pytestmark = pytest.mark.slow
+PATIENCE_SECONDS = 120.0
+
+
+@pytest.fixture
+def page(tmp_path: Path, smollm2: Path) -> Iterator[str]:
+    """The address of the application, served for SmolLM2."""
+    port = free_port("127.0.0.1")
+    command = [sys.executable, "-m", "ropewalk", "web", str(smollm2), "--port", str(port)]
+    with (
+        (tmp_path / "web.log").open("wb") as log,
+        subprocess.Popen(command, stdout=log, stderr=log) as server,
+    ):
+        yield f"http://127.0.0.1:{port}"
+        server.terminate()
+
+
+@pytest.fixture
+def browser(tmp_path: Path) -> Iterator[int]:
+    """The port at which a headless Chromium is steered."""
+    program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if program is None:
+        pytest.skip("no Chromium is installed")
+    port = free_port("127.0.0.1")
+    options = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}"]
+    command = [program, *options, f"--remote-debugging-port={port}", "about:blank"]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        yield port
+        process.terminate()
+
+
+class Tab:
+    """A tab of the browser over its DevTools protocol; ``seen`` is all that the application painted."""
+
+    def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
+        self._socket = socket
+        self._number = 0
+        self.seen = ""
+
+    async def call(self, method: str, **parameters: Any) -> dict[str, Any]:
+        """Call a method and wait for its answer; what is painted meanwhile is kept."""
+        self._number += 1
+        await self._socket.send_json({"id": self._number, "method": method, "params": parameters})
+        while True:
+            message = await self._next()
+            if message.get("id") == self._number:
+                return dict(message.get("result", {}))
+
+    async def wait_for(self, text: str) -> None:
+        """Wait until the application has painted this."""
+        while text not in self.seen:
+            await self._next()
+
+    async def click(self, x: int, y: int) -> None:
+        """Click on the page, which gives it the keyboard."""
+        for kind in ("mousePressed", "mouseReleased"):
+            await self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+
+    async def press(self, key: str) -> None:
+        """Type a character."""
+        self.seen = ""
+        for kind in ("keyDown", "keyUp"):
+            code = {"text": key} if kind == "keyDown" else {}
+            await self.call("Input.dispatchKeyEvent", type=kind, key=key, **code)
+
+    async def _next(self) -> dict[str, Any]:
+        message: dict[str, Any] = await self._socket.receive_json()
+        if message.get("method") == "Network.webSocketFrameReceived":
+            payload = message["params"]["response"]["payloadData"]
+            painted = base64.b64decode(payload) if not payload.startswith("[") else payload.encode()
+            self.seen += re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", painted.decode(errors="replace"))
+        return message
+
+
+async def ready(client: aiohttp.ClientSession, url: str) -> Any:
+    """What a server answers once it does."""
+    while True:
+        try:
+            async with client.get(url) as answer:
+                return await answer.read()
+        except aiohttp.ClientError:
+            await asyncio.sleep(0.2)
+
+
+async def use(page: str, port: int) -> None:
+    """Open the page, go to the plan, look."""
+    async with aiohttp.ClientSession() as client:
+        await ready(client, page)
+        tabs = json.loads(await ready(client, f"http://127.0.0.1:{port}/json"))
+        address = next(tab["webSocketDebuggerUrl"] for tab in tabs if tab["type"] == "page")
+        async with client.ws_connect(address, max_msg_size=0) as socket:
+            tab = Tab(socket)
+            await tab.call("Network.enable")
+            await tab.call("Emulation.setFocusEmulationEnabled", enabled=True)
+            await tab.call("Page.navigate", url=page)
+            await tab.wait_for("272 of 272")
+            await tab.click(300, 200)
+            await tab.press("3")
+            await tab.wait_for("✓ FITS  8,192 tokens x 1 sequence")
+            corner = {"x": 2, "y": 2, "width": 1, "height": 1, "scale": 1}
+            shot = await tab.call("Page.captureScreenshot", clip=corner)
+            assert first_pixel(base64.b64decode(shot["data"])) == DARK.panel  # the head of the screen
+        headers = {"Origin": "http://elsewhere.example"}
+        with pytest.raises(aiohttp.WSServerHandshakeError, match="403"):
+            await client.ws_connect(f"{page}/ws", headers=headers)
+
+
+def first_pixel(png: bytes) -> str:
+    """The colour of the first pixel as ``#rrggbb``; of a picture one pixel wide nothing else is filtered."""
+    at = png.index(b"IDAT")
+    length = int.from_bytes(png[at - 4 : at], "big")
+    return f"#{zlib.decompressobj().decompress(png[at + 4 : at + 4 + length])[1:4].hex()}"
+
+
+def test_the_application_in_a_browser(page: str, browser: int) -> None:
+    asyncio.run(asyncio.wait_for(use(page, browser), PATIENCE_SECONDS))
