@@ -29,6 +29,7 @@ class Job:
     """A job that is done when asked the second time."""
 
     job_id = "4711_0"
+    state = "NODE_FAIL"
 
     def __init__(self, answer: Any) -> None:
         self.answer = answer
@@ -119,7 +120,7 @@ def test_a_job_asks_for_what_its_task_needs(
 def test_jobs_come_back_by_their_keys(submitit: FakeSubmitit, tmp_path: Path) -> None:
     submitit.answers = [
         '{"key": "a"}',
-        UncompletedJobError("Job 4711_0 has not produced any output (state: NODE_FAIL)\nmore"),
+        UncompletedJobError("Job 4711_0 (task: 0) with path tasks/4711_0_result.pkl"),
         FailedJobError("Traceback\nModuleNotFoundError: No module named 'ropewalk'"),
     ]
     with SlurmBackend(tmp_path) as backend:
@@ -127,7 +128,7 @@ def test_jobs_come_back_by_their_keys(submitit: FakeSubmitit, tmp_path: Path) ->
         ended = [backend.next() for _ in range(3)]
     assert [one.key for one in ended] == ["a", "b", "c"]
     assert ended[0].record == '{"key": "a"}'
-    assert ended[1].lost == "Slurm job 4711_0: Job 4711_0 has not produced any output (state: NODE_FAIL)"
+    assert ended[1].lost == "Slurm job 4711_0 ended without a result (NODE_FAIL)"
     assert ended[2].lost is None
     assert (ended[2].failed or "").endswith("No module named 'ropewalk'")
 

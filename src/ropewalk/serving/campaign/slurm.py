@@ -98,5 +98,5 @@ class SlurmBackend:
             return Ended(key, record=job.result())
         except errors.FailedJobError as error:
             return Ended(key, failed=str(error))
-        except errors.UncompletedJobError as error:
-            return Ended(key, lost=f"Slurm job {job.job_id}: {str(error).splitlines()[0]}")
+        except errors.UncompletedJobError:
+            return Ended(key, lost=f"Slurm job {job.job_id} ended without a result ({job.state})")
