@@ -15,6 +15,8 @@ from ropewalk.planner.records import Engine, Plan, PlanRequest
 from ropewalk.report.notebook import record_html
 from ropewalk.report.plan import plan_page
 from ropewalk.report.ranks import fold, rank_grid
+from ropewalk.serving.engines import launch_record
+from ropewalk.serving.records import EngineBuild
 from ropewalk.units import GIB, MIB
 
 
@@ -92,3 +94,16 @@ def test_the_same_in_a_notebook() -> None:
 
 def test_the_budget_names_both_kinds_of_devices() -> None:
     assert "on 8 devices of 24.00 GiB and 8 of 12.00 GiB" in render(plan_page(two_nodes()), 120)
+
+
+def test_each_machines_command() -> None:
+    """Four nodes: two commands as they are, the rest by name; comments, so that all can be pasted."""
+    build = EngineBuild("vllm", "vllm", "0.33.0", "vllm")
+    four = plan(llama_8b(), 8192, tensor_parallel=4, nodes=4)
+    lines = render(plan_page(launch_record(four, build=build)), 120).splitlines()
+    at = lines.index("# on NODE0")
+    assert lines[at + 1].startswith("VLLM_HOST_IP=NODE0 vllm serve ")
+    assert lines.index("# on NODE1") > at
+    assert any("--node-rank 1" in line for line in lines)
+    assert not any("--node-rank 2" in line for line in lines)
+    assert lines[-1].startswith("# and on NODE2, NODE3 with their own address and --node-rank")

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from ropewalk.planner.records import Compute, Fit, Launch, Memory, MemoryTerm, Parallel, Plan, RopeDecision
+from ropewalk.planner.records import (
+    Compute,
+    Fit,
+    Launch,
+    Memory,
+    MemoryTerm,
+    NodeLaunch,
+    Parallel,
+    Plan,
+    RopeDecision,
+)
 from ropewalk.report.command import fold
 from ropewalk.report.layout import (
     BAR_STYLE,
@@ -208,4 +218,17 @@ def _command(launch: Launch | None) -> list[RenderableType]:
     engine = f"{launch.engine} {launch.engine_version or ''}".rstrip()
     how = f"confirmed by {engine}" if launch.confirmed_by == "engine" else f"by the rules of {engine}"
     label = labelled([("command", Text(how, style="dim"))])
-    return [label, Verbatim(fold(launch.command, width=_COMMAND_WIDTH))]
+    if not launch.nodes:
+        return [label, Verbatim(fold(launch.command, width=_COMMAND_WIDTH))]
+    return [label, *_commands(launch.nodes)]
+
+
+def _commands(nodes: Sequence[NodeLaunch]) -> Iterator[RenderableType]:
+    """The first machine's command and the second's; the others' differ from that by two words."""
+    for node in nodes[:2]:
+        yield Verbatim(f"# on {node.address}\n{fold(node.command, width=_COMMAND_WIDTH)}")
+    if nodes[2:]:
+        others = ", ".join(node.address for node in nodes[2:])
+        yield Verbatim(
+            f"# and on {others} with their own address and --node-rank; --emit shell writes them all"
+        )
