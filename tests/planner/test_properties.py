@@ -19,12 +19,13 @@ from tests.planner.models import (
     smollm2,
 )
 
+from ropewalk import jsonio
 from ropewalk.inspector.records import Inspection
 from ropewalk.planner.engines import ENGINES
 from ropewalk.planner.machine import Machine
 from ropewalk.planner.model import shape_of
 from ropewalk.planner.plan import make_plan
-from ropewalk.planner.records import Engine, Memory, PlanRequest
+from ropewalk.planner.records import Engine, Memory, Plan, PlanRequest
 from ropewalk.planner.terms import memory_of
 
 MODELS = [smollm2(), qwen3_8b(), gemma3_27b(), gpt_oss_20b(), deepseek_v3(indexer=128), qwen3_next_80b()]
@@ -196,3 +197,36 @@ def test_what_fits_is_the_inverse_of_what_is_needed(
     if fit.max_sequences is not None:
         assert fits(length, fit.max_sequences)
         assert not fits(length, fit.max_sequences + 1)
+
+
+cuts = st.fixed_dictionaries(
+    {
+        "tensor_parallel": st.sampled_from([1, 2, 4]),
+        "pipeline_parallel": st.integers(1, 3),
+        "data_parallel": st.integers(1, 3),
+    }
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(models, st.integers(1, 65_536), st.integers(1, 6), st.lists(st.integers(2, 400), min_size=9), cuts)
+def test_ranks_of_unlike_memory(
+    model: Inspection, length: int, count: int, gib: list[int], chosen: dict[str, Any]
+) -> None:
+    """Each rank is judged by its own budget; blocks, verdict and what fits say the same."""
+    nodes = chosen["pipeline_parallel"] * chosen["data_parallel"]
+    sizes = tuple(size * 2**30 for size in gib[:nodes])
+    request = PlanRequest(
+        length, "vllm", count, nodes=nodes, node_memory_bytes=sizes, max_batched_tokens=2048, **chosen
+    )
+    found = make_plan(model, request, machine=MACHINES[1])
+    shares = found.memory.per_device
+    assert found.fit.fits is all(share.fits for share in shares)
+    assert found.fit.fits is (found.fit.max_context_len is not None and found.fit.max_context_len >= length)
+    assert found.fit.fits is (found.fit.max_sequences is not None and found.fit.max_sequences >= count)
+    places = [share.place for share in shares if share.place]
+    assert sum(place.tightest for place in places) == (len(shares) > 1)
+    for share in shares:
+        if share.place is not None and share.place.blocks is not None:
+            assert share.fits is (found.memory.kv.num_blocks <= share.place.blocks)
+    assert jsonio.loads(Plan, jsonio.dumps(found)) == found

@@ -58,6 +58,8 @@ def test_a_plan_of_the_same_service_is_predicted(measured: Bench) -> None:
 @pytest.mark.parametrize(
     ("request_", "here"),
     [
+        (replace(REQUEST, rpc_servers=("10.0.0.2:50052",)), HERE),
+        (replace(REQUEST, tensor_split=(3.0, 1.0)), HERE),
         (replace(REQUEST, cache_type_k="q8_0"), HERE),
         (replace(REQUEST, engine_version="b9999"), HERE),
         (replace(REQUEST, memory_bytes=64 * 2**30), HERE),  # planned for another machine

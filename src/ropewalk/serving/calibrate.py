@@ -25,6 +25,11 @@ _OPTIONS = (
     "cache_type_k", "cache_type_v", "tensor_parallel", "pipeline_parallel", "max_batched_tokens", "batch",
     "ubatch", "flash_attn", "swa_full", "gpu_layers", "mtp",
 )  # fmt: skip
+# And where it is cut over several devices; left out of the key where it is not.
+_CUTS = (
+    "data_parallel", "expert_parallel", "decode_context_parallel", "nodes", "layer_partition", "tensor_split",
+    "rpc_servers", "block_size",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +68,14 @@ def key_of(
         checkpoint=checkpoint,
         device=device,
         threads=threads,
-        options={name: getattr(request, name) for name in _OPTIONS},
+        options={name: getattr(request, name) for name in _OPTIONS} | _cuts(request),
     )
+
+
+def _cuts(request: PlanRequest) -> dict[str, Any]:
+    whole = PlanRequest(request.context_len, request.engine)
+    given = {name: getattr(request, name) for name in _CUTS}
+    return {name: value for name, value in given.items() if value != getattr(whole, name)}
 
 
 def machine_fingerprint(machine: Machine) -> str:
