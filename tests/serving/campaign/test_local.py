@@ -104,7 +104,7 @@ def test_a_killed_task_is_lost_and_its_server_ends_with_it(stuck: Stuck, tmp_pat
         killer.join()
     (finding,) = (finding for finding in run.arms[0].findings if finding.severity == "error")
     assert finding.code == "task_lost"
-    assert finding.message == "given up after 1 attempts: its process ended by SIGKILL"
+    assert finding.message == "given up after 1 attempt: its process ended by SIGKILL"
     assert run.status == "failed"
     assert [is_alive(pid) for pid in seen] == [False]
 

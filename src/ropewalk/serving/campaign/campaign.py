@@ -151,19 +151,11 @@ class Campaign:
         if is_tried_again:
             self.open[task.key] = again = replace(task, attempt=task.attempt + 1)
             self._submit(again)
-        elif lost is not None:
-            message = f"given up after {task.attempt} attempts: {lost}"
-            self._keep_failure(task, Finding("task_lost", "error", message, {"arm": task.arm}), node)
-        elif record is None:
-            said = (ended.failed or "").strip()
-            message = f"the task could not be run: {_last_line(said)}"
-            where = {"arm": task.arm, "said": said}
-            self._keep_failure(task, Finding("task_crashed", "error", message, where), None)
-        elif record.result is None:
-            assert record.finding is not None  # noqa: S101 - run_task gives one of the two
-            self._keep_failure(task, record.finding, node)
-        else:
+        elif record and record.result:
             self._keep(task, record, record.result)
+        else:
+            known = record.finding if record else None
+            self._keep_failure(task, known or _failure(task, lost, ended.failed or ""), node)
 
     def _tell(self, task: Task, node: NodeSeen | None, lost: str | None, *, is_over: bool) -> None:
         num_ended = self.num_tasks - len(self.open) - (not is_over)
@@ -301,9 +293,14 @@ def _kind(node: NodeSeen) -> tuple[Any, ...]:
     )
 
 
-def _last_line(text: str) -> str:
-    """Where Python says what went wrong."""
-    return text.rpartition("\n")[2]
+def _failure(task: Task, lost: str | None, said: str) -> Finding:
+    """Why there is no record; Python says in the last line what went wrong."""
+    if lost is not None:
+        message = f"given up after {task.attempt} {'attempt' if task.attempt == 1 else 'attempts'}: {lost}"
+        return Finding("task_lost", "error", message, {"arm": task.arm})
+    last_line = said.strip().rpartition("\n")[2]
+    message = f"the task could not be run: {last_line}"
+    return Finding("task_crashed", "error", message, {"arm": task.arm, "said": said})
 
 
 def _ignore(event: events.Event) -> None:
