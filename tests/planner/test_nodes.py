@@ -14,7 +14,7 @@ from ropewalk.inspector.records import Inspection
 from ropewalk.planner.links import LINKS
 from ropewalk.planner.machine import Machine
 from ropewalk.planner.plan import make_plan
-from ropewalk.planner.records import Advice, Candidate, Parallel, Plan, PlanRequest, Traffic
+from ropewalk.planner.records import Advice, Candidate, Engine, Parallel, Plan, PlanRequest, Traffic
 from ropewalk.units import GIB, MIB
 
 GPU = Machine(kind="gpu")
@@ -144,6 +144,7 @@ def test_layers_move_away_from_the_embedding() -> None:
     budget = ((ends.high_bytes or 0) - ends.kv_bytes + 60 * MIB) * 100 // 92
     found = plan(smollm2(), 2048, pipeline_parallel=3, memory_bytes=budget)
     moved = advice(found, "layers")
+    assert moved.flags[0] == "--layer-partition"
     assert ends.weights_bytes > middle.weights_bytes
     assert (moved.max_context_len or 0) > 1.1 * (found.fit.max_context_len or 0)
     reached = [
@@ -158,6 +159,14 @@ def test_an_even_cut_stays() -> None:
     """SmolLM2 in 7, 8, 8, 7 blocks: those with the embedding have fewer already."""
     found = plan(smollm2(), pipeline_parallel=4, memory_bytes=4 * GIB)
     assert "layers" not in {one.kind for one in parallel(found).advice}
+
+
+@pytest.mark.parametrize("engine", ["llama-server", "transformers"])
+def test_engines_that_cut_by_themselves_get_none(engine: Engine) -> None:
+    request = PlanRequest(8192, engine, pipeline_parallel=2, tensor_parallel=2, memory_bytes=24 * GIB)
+    found = parallel(make_plan(qwen3_8b(), request, machine=GPU))
+    assert (found.advice, found.traffic) == ((), ())
+    assert found.tightest is not None
 
 
 def test_no_advice_without_a_budget() -> None:

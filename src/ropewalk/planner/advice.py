@@ -27,7 +27,7 @@ def advise(
         if not _brings(shape, other, machine, rules, fit):
             continue
         row = reach("", shape, other, machine, rules)
-        advice = Advice(kind, _flags(request, other), _env(other), row.max_context_len, row.max_sequences)
+        advice = Advice(kind, _flags(request, other), row.max_context_len, row.max_sequences)
         have = best.get(kind)
         if have is None or _worth(advice) > _worth(have):
             best[kind] = advice
@@ -37,9 +37,8 @@ def advise(
 def _others(
     shape: ModelShape, request: PlanRequest, machine: Machine, rules: EngineRules, fit: Fit
 ) -> Iterator[tuple[AdviceKind, PlanRequest]]:
-    if request.pipeline_parallel > 1:
-        yield "layers", _moved(shape, request, machine, rules, fit)
-    yield from rules.alternatives(shape, request)
+    for kind, other in rules.alternatives(shape, request):
+        yield kind, _moved(shape, other, machine, rules, fit) if kind == "layers" else other
 
 
 def _moved(
@@ -77,9 +76,3 @@ def _flags(request: PlanRequest, other: PlanRequest) -> tuple[str, ...]:
     if other.layer_partition != request.layer_partition and other.layer_partition:
         words += ["--layer-partition", ",".join(map(str, other.layer_partition))]
     return tuple(words)
-
-
-def _env(other: PlanRequest) -> dict[str, str]:
-    if not other.layer_partition:
-        return {}
-    return {"VLLM_PP_LAYER_PARTITION": ",".join(map(str, other.layer_partition))}

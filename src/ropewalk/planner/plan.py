@@ -66,9 +66,7 @@ def make_plan(
     _check(request)
     rules = ENGINES[request.engine]
     shape = shape_of(inspection, draft=draft, projector=projector, mtp=request.mtp)
-    candidates: tuple[Candidate, ...] = ()
-    if request.fit == "nodes":
-        request, candidates = find_nodes(shape, request, machine, rules)
+    request, candidates = _settled(shape, request, machine, rules)
     key, value = rules.types_of(shape, request, machine)
     usable = rules.usable_bytes(request, machine)
     priced = rules.pricer(shape, request, machine).price(request.context_len, request.num_sequences)
@@ -151,6 +149,15 @@ def _with_budget(request: PlanRequest) -> PlanRequest:
             where={"field": "node_memory_bytes", "value": list(request.node_memory_bytes)},
         )
     return replace(request, memory_bytes=min(request.node_memory_bytes))
+
+
+def _settled(
+    shape: ModelShape, request: PlanRequest, machine: Machine, rules: EngineRules
+) -> tuple[PlanRequest, tuple[Candidate, ...]]:
+    """The request as given, or the one that a search found, and what it tried."""
+    if request.fit == "asked":
+        return request, ()
+    return find_nodes(shape, request, machine, rules)
 
 
 def _fit(

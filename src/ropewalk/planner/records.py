@@ -292,12 +292,11 @@ class Compute:
 class Advice:
     """Another cut of the same devices that holds more; the figures are those of a plan for it.
 
-    ``flags`` are the options of ``ropewalk plan`` for it, ``env`` what the engine is told by the environment.
+    ``flags`` are the options of ``ropewalk plan`` for it.
     """
 
     kind: AdviceKind
     flags: tuple[str, ...]
-    env: dict[str, str]
     max_context_len: int | None
     max_sequences: int | None
 

@@ -274,14 +274,14 @@ def test_a_cluster_of_two_kinds_of_devices() -> None:
     assert found.parallel is not None
     (moved,) = [advice for advice in found.parallel.advice if advice.kind == "layers"]
     alone = make_plan(
-        llama_8b(), replace(request, layer_partition=partition(moved.env)), machine=Machine(kind="gpu")
+        llama_8b(), replace(request, layer_partition=partition(moved.flags)), machine=Machine(kind="gpu")
     )
     assert alone.fit.max_context_len == moved.max_context_len
     assert (moved.max_context_len or 0) > 2 * (found.fit.max_context_len or 0)
 
 
-def partition(env: dict[str, str]) -> tuple[int, ...]:
-    return tuple(map(int, env["VLLM_PP_LAYER_PARTITION"].split(",")))
+def partition(flags: tuple[str, ...]) -> tuple[int, ...]:
+    return tuple(map(int, flags[flags.index("--layer-partition") + 1].split(",")))
 
 
 def test_sequences_are_dealt_out_to_replicas() -> None:

@@ -59,7 +59,8 @@ class EngineRules(Protocol):
     def alternatives(
         self, shape: ModelShape, request: PlanRequest
     ) -> Iterable[tuple[AdviceKind, PlanRequest]]:
-        """Other cuts of the same devices that the engine would take and that are worth a price."""
+        """Other cuts of the same devices that the engine would take and that are worth a price; with the
+        kind ``layers`` one whose layers may be moved between its stages."""
         ...
 
     def usable_bytes(self, request: PlanRequest, machine: Machine) -> int | None:

@@ -76,7 +76,12 @@ def _is_possible(shape: ModelShape, request: PlanRequest) -> bool:
 
 
 def alternatives(shape: ModelShape, request: PlanRequest) -> Iterator[tuple[AdviceKind, PlanRequest]]:
-    """Other cuts of the same devices that are worth a price: none whose shards lie on several nodes."""
+    """Other cuts of the same devices that are worth a price: none whose shards lie on several nodes.
+
+    ``layers`` is the request as it is: which layers to move is worked out by pricing.
+    """
+    if request.pipeline_parallel > 1:
+        yield "layers", request
     for cut in _cuts(shape, request):
         if _numbers(cut) != _numbers(request) and not crosses_nodes(cut):
             yield ("replicas" if cut.data_parallel > request.data_parallel else "split"), cut
