@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from ropewalk.cli import output
 from ropewalk.cli.command import CONTEXT_SETTINGS, Command, debug_option, write_lines
 
 _EXAMPLES = """
@@ -46,5 +47,6 @@ def add(name: str) -> None:
     """
     from ropewalk.serving.install import install_engine
 
-    interpreter = install_engine(name, say=lambda line: click.echo(line, err=True))
+    with output.waiting(f"installing {name}"):
+        interpreter = install_engine(name, say=lambda line: click.echo(line, err=True))
     click.echo(f"{name} is installed; {interpreter} runs it", err=True)

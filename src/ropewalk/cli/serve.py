@@ -117,7 +117,9 @@ def command(
 
         output.page(plan_page(plan))
         return 1
-    with start_service(plan, inspection, settings, say=_say) as service:
+    with output.waiting("waiting for the server to answer"):
+        service = start_service(plan, inspection, settings, say=_say)
+    with service:
         _show(service, detached=detach)
         if has_error(service.findings):
             _say("stopping: it does not hold what was planned")
