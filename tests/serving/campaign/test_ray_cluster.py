@@ -188,6 +188,12 @@ def test_leaving_interrupts_what_runs_and_kills_what_does_not_heed_it(ray: FakeR
     assert ray.cancelled == [(0, False), (1, False), (1, True)]
 
 
+def test_the_servers_own_reason_is_quoted(ray: FakeRay) -> None:
+    ray.refuses = RuntimeError("Initialization failure from server:\nTraceback\nRuntimeError: Proxy failed")
+    with pytest.raises(EngineError, match=r"failure from server: RuntimeError: Proxy failed$"):
+        RayBackend()
+
+
 def run_one(ray: FakeRay) -> Any:
     with RayBackend() as backend:
         backend.submit({"a": "{}"}, Needs())

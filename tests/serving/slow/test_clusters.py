@@ -31,6 +31,10 @@ pytestmark = [pytest.mark.slow, pytest.mark.engine]
 
 SCRIPT = Path(__file__).with_name("ray_namespace.py")
 SECONDS = 900.0  # on a busy machine; under two minutes on one that is not
+PATIENCE = {  # Ray imports itself for each client; on a busy machine longer than the 30 s that it allows
+    "RAY_CLIENT_SERVER_CHECK_CHANNEL_TIMEOUT_S": "300",
+    "RAY_CLIENT_MAX_CONNECTION_TIMEOUT_S": "300",
+}
 ADDRESSES = f'ip link set lo up && ip addr add {HEAD}/32 dev lo && ip addr add {OTHER}/32 dev lo && exec "$@"'
 
 
@@ -61,7 +65,7 @@ def test_a_ray_campaign_outlives_a_worker_and_a_node(
     pytest.importorskip("ray", reason="the extra `ray` is not installed")
     done = subprocess.run(
         [*namespace, sys.executable, str(SCRIPT), str(smollm2), str(short_path)],
-        env={**os.environ, "RAY_USAGE_STATS_ENABLED": "0"},
+        env={**os.environ, **PATIENCE, "RAY_USAGE_STATS_ENABLED": "0"},
         stdout=subprocess.PIPE,
         timeout=SECONDS,
         check=True,

@@ -130,10 +130,10 @@ class RayBackend:
                 warnings.simplefilter("ignore")  # what is wrong is said below, once
                 self._ray.init(address=self._address, log_to_driver=False, logging_level=logging.ERROR)
         except ConnectionError as error:
-            raise _unreachable(self._address, _first_line(error)) from error
+            raise _unreachable(self._address, _ends_of(error)) from error
         except RuntimeError as error:
             if "ersion mismatch" not in str(error):
-                raise _unreachable(self._address, _first_line(error)) from error
+                raise _unreachable(self._address, _ends_of(error)) from error
             raise EngineError(
                 f"Ray and Python must be the same here and on the cluster: {' '.join(str(error).split())}",
                 code="cluster_version_differs",
@@ -174,3 +174,8 @@ def _unreachable(address: str, why: str) -> EngineError:
 
 def _first_line(error: BaseException) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+def _ends_of(error: BaseException) -> str:
+    """The first line, and the last one where a traceback of the server lies between."""
+    return " ".join(dict.fromkeys((_first_line(error), (str(error).strip().splitlines() or [""])[-1])))
