@@ -11,6 +11,7 @@ from tests.tui.pictures import require_picture
 from textual.pilot import Pilot
 
 from ropewalk.tui.app import RopewalkApp
+from ropewalk.tui.screens import runs
 from ropewalk.tui.screens.measure import MeasureScreen
 from ropewalk.tui.screens.serve import ServeScreen
 from ropewalk.units import GIB
@@ -25,7 +26,10 @@ async def both_sizes(pilot: Pilot[None], name: str) -> None:
 
 
 @pytest.mark.parametrize("place", ["checkpoint", "rope", "plan", "runs"])
-def test_a_screen(drive: Drive, place: str) -> None:
+def test_a_screen(drive: Drive, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The report has tests of its own.
+    monkeypatch.setattr(runs, "measurement_page", lambda run: f"the report of {run.run_id}")
+
     async def script(pilot: Pilot[None]) -> None:
         app = pilot.app
         assert isinstance(app, RopewalkApp)

@@ -39,11 +39,19 @@ def test_a_line_touches_both_of_its_ends() -> None:
     assert {column for column, _ in canvas.dots} == {0, 1, 2, 3}
 
 
+def test_a_curve_near_a_level_is_seen() -> None:
+    canvas = Canvas(24, 3)
+    line = Series([(0.5, 10.0), (1.0, 10.0)], "")
+    draw(canvas, [line], [Level(10, "planned", "")], x_axis=Axis(0, 1), y_axis=Axis(0, 10))
+    assert text(canvas)[0].startswith("─ planned ──")
+    assert text(canvas)[0].endswith("⠉" * 11)
+
+
 def test_levels_in_one_row_have_both_names() -> None:
     canvas = Canvas(24, 3)
     levels = [Level(5, "trained", ""), Level(5.1, "asked", "", "╌")]
     draw(canvas, [], levels, x_axis=Axis(0, 1), y_axis=Axis(0, 10))
-    assert text(canvas)[1] == "─ trained ╌ asked ╌╌╌╌╌╌"[:24]
+    assert text(canvas)[1] == "╌ trained ╌ asked ╌╌╌╌╌╌"
 
 
 def test_logarithmic_axes_are_even_in_doublings() -> None:

@@ -66,10 +66,11 @@ class Level:
 
 @dataclass(slots=True)
 class Canvas:
-    """``width`` x ``height`` characters, each with braille dots or a symbol."""
+    """``width`` x ``height`` characters, each with braille dots or a symbol; strokes lie under both."""
 
     width: int
     height: int
+    strokes: dict[int, Cell] = field(default_factory=dict)
     dots: dict[tuple[int, int], tuple[int, str]] = field(default_factory=dict)
     symbols: dict[tuple[int, int], Cell] = field(default_factory=dict)
 
@@ -107,7 +108,7 @@ class Canvas:
         if (column, row) in self.symbols:
             return self.symbols[column, row]
         bits, style = self.dots.get((column, row), (0, ""))
-        return (chr(_BRAILLE + bits), style) if bits else (" ", "")
+        return (chr(_BRAILLE + bits), style) if bits else self.strokes.get(row, (" ", ""))
 
 
 def draw(
@@ -118,7 +119,7 @@ def draw(
     for level in levels:
         row = round((1 - y_axis.share(level.value)) * (canvas.height - 1))
         start = starts.get(row, 1)
-        canvas.write(start - 1, row, level.stroke * (canvas.width - start + 1), level.style)
+        canvas.strokes[row] = (level.stroke, level.style)
         canvas.write(start, row, f" {level.name} ", level.style)
         starts[row] = start + len(level.name) + 3
     for one in series:

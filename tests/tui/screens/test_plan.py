@@ -75,6 +75,7 @@ def test_a_number_may_be_typed(drive: Drive, doing: FakeWork) -> None:
     async def script(pilot: Pilot[None]) -> None:
         await press(pilot, "x", *"64k", "enter")
         assert words(pilot, "#verdict").startswith("✓ FITS  65,536 tokens")
+        assert pilot.app.focused is pilot.app.screen.query_one("#engine")  # the screen's keys work again
         await press(pilot, "x", *"many", "enter")
         assert pilot.app.screen.query_one("#context").has_class("-wrong")
 

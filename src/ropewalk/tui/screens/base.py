@@ -53,7 +53,7 @@ class RecordScreen(Screen[None]):
         self.catch_up()
 
     def catch_up(self) -> None:
-        """Draw the state as it is now, if this screen can be seen."""
-        if self.is_mounted and self.is_current:
+        """Draw the state as it is now, if this screen can be seen; one that is being closed has no parts."""
+        if self.app.is_running and self.is_mounted and self.is_current:
             self.query_one(Masthead).show(self.desk)
             self.show(self.desk)

@@ -64,7 +64,7 @@ class PlanScreen(RecordScreen):
         with HorizontalGroup(id="length"):
             yield LogSlider(LENGTHS, low=1024, high=MIB, id="slider")
             yield Entry("", parse_tokens, id="context", width=12)
-        with ItemGrid(id="wishes", min_column_width=18):
+        with ItemGrid(id="wishes", min_column_width=24):
             yield Choice("engine", [(name, name) for name in _ENGINES], id="engine")
             yield Choice("sequences", [(count, str(count)) for count in _SEQUENCES], id="sequences")
             yield Choice("KV", id="cache")

@@ -53,9 +53,10 @@ class Entry(HorizontalGroup):
             self._text = field.value = text
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Take what was typed."""
+        """Take what was typed, and give the keyboard back to the screen."""
         event.stop()
-        self._take(event.value)
+        if self._take(event.value):
+            self.screen.focus_next()
 
     def on_input_blurred(self, event: Input.Blurred) -> None:
         """Leaving takes it too."""
@@ -66,15 +67,17 @@ class Entry(HorizontalGroup):
         """Nobody else's business before it is confirmed."""
         event.stop()
 
-    def _take(self, text: str) -> None:
+    def _take(self, text: str) -> bool:
+        """Whether this is a value."""
         if text == self._text:
-            return
+            return True
         try:
             value = self._read(text)
         except UsageError as error:
             self.add_class("-wrong")
             self.notify(error.message, severity="error", timeout=4)
-            return
+            return False
         self.remove_class("-wrong")
         self._text = text
         self.post_message(self.Changed(self, value))
+        return True
