@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.tui.conftest import LARGE, SMALL, Drive, press, settle, until
 from tests.tui.doubles import LOOKS, RUN, FakeWork, measuring
-from tests.tui.pictures import require_picture
+from tests.tui.picture import require_picture
 from textual.pilot import Pilot
 
 from ropewalk.tui.app import RopewalkApp
