@@ -179,11 +179,11 @@ def test_every_answer_forbids_guessing_caching_and_scripts(service: Served) -> N
 
 
 def test_too_many_requests(tmp_path: Path) -> None:
-    with served(made_settings(tmp_path, rate=1.0)) as service:
-        answers = [service.client.get("/healthz") for _ in range(3)]
-        assert [answer.status_code for answer in answers] == [200, 200, 429]
-        assert_problem(answers[2], 429, "too_many_requests")
-        assert answers[2].headers["retry-after"] == "1"
+    with served(made_settings(tmp_path, rate=0.001)) as service:  # a busy machine takes its time for both
+        answers = [service.client.get("/healthz") for _ in range(2)]
+        assert [answer.status_code for answer in answers] == [200, 429]
+        assert_problem(answers[1], 429, "too_many_requests")
+        assert 900 < int(answers[1].headers["retry-after"]) <= 1000
 
 
 def test_rates_refill_and_are_for_each_client() -> None:
