@@ -47,6 +47,16 @@ def test_a_key_that_is_faster_than_a_screen_is_for_it(drive: Drive) -> None:
     drive(script)
 
 
+def test_where_there_is_room_the_head_is_one_line(drive: Drive) -> None:
+    async def height(pilot: Pilot[None]) -> int:
+        head = pilot.app.screen.query_one(Masthead)
+        assert head.query_one("#tabs").region.right <= pilot.app.size.width
+        return head.size.height
+
+    assert drive(height, size=(200, 60)) == 1
+    assert drive(height, size=SMALL) == 2
+
+
 def test_the_last_line_names_the_keys_that_work_here(drive: Drive) -> None:
     async def script(pilot: Pilot[None]) -> None:
         line = str(pilot.app.screen.query_one(KeyLine).render())
