@@ -48,6 +48,17 @@ def test_plan(service: Served) -> None:
     assert again["memory"] == data["memory"]
 
 
+def test_what_a_plan_names_beside_the_checkpoint_is_in_the_folders_too(service: Served) -> None:
+    request = {**REQUEST, "draft": "Qwen3-8B"}
+    data = post(service, "/v1/plan", {"checkpoint": "Qwen3-8B", "request": request})
+    assert data["request"]["draft"] == model(service)
+    for name in ("draft", "projector"):
+        refused = service.client.post(
+            "/v1/plan", json={"checkpoint": "Qwen3-8B", "request": {**REQUEST, name: "/etc/passwd"}}
+        )
+        assert (refused.status_code, refused.json()["code"]) == (403, "path_not_allowed")
+
+
 def test_that_it_does_not_fit_is_an_answer(service: Served) -> None:
     data = post(
         service, "/v1/plan", {"checkpoint": "Qwen3-8B", "request": {**REQUEST, "memory_bytes": 8 * GIB}}

@@ -34,6 +34,10 @@ def test_options_arrive_under_the_names_of_the_request(planned: Calls, invoke: I
             "yarn:2",
             "--flash-attn",
             "on",
+            "--draft",
+            "small.gguf",
+            "--projector",
+            "mmproj.gguf",
             "--confirm",
         ),
     )
@@ -55,6 +59,8 @@ def test_options_arrive_under_the_names_of_the_request(planned: Calls, invoke: I
             "allow_unvalidated": True,
             "arm": "yarn:2",
             "flash_attn": "on",
+            "draft": "small.gguf",
+            "projector": "mmproj.gguf",
         }
     ]
 

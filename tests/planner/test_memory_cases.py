@@ -154,7 +154,8 @@ def test_c65_a_draft_caches_as_much(case: dict[str, Any]) -> None:
     ):
         request = PlanRequest(length, "llama-server", num_sequences=slots)
         priced = llama_server.pricer(shape_of(target, draft=draft), request, CPU).price(length, slots)
-        assert next(t.bytes for t in priced.devices[0].terms if t.name == "draft_model") == size
+        term = next(term for term in priced.devices[0].terms if term.name == "draft_model")
+        assert term.logical_bytes == size
 
 
 def test_c68_utilisation_of_the_whole_device(case: dict[str, Any]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from tests.planner.models import (
     attention,
@@ -20,10 +20,12 @@ from tests.planner.models import (
 )
 
 from ropewalk import jsonio
+from ropewalk.errors import UsageError
 from ropewalk.inspector.records import Inspection
 from ropewalk.planner.engines import ENGINES
 from ropewalk.planner.machine import Machine
 from ropewalk.planner.model import shape_of
+from ropewalk.planner.parallel import check_tensor_parallel
 from ropewalk.planner.plan import make_plan
 from ropewalk.planner.records import Engine, Memory, Plan, PlanRequest
 from ropewalk.planner.terms import memory_of
@@ -214,6 +216,10 @@ def test_ranks_of_unlike_memory(
     model: Inspection, length: int, count: int, gib: list[int], chosen: dict[str, Any]
 ) -> None:
     """Each rank is judged by its own budget; blocks, verdict and what fits say the same."""
+    try:
+        check_tensor_parallel(shape_of(model), chosen["tensor_parallel"])
+    except UsageError:
+        assume(False)
     nodes = chosen["pipeline_parallel"] * chosen["data_parallel"]
     sizes = tuple(size * 2**30 for size in gib[:nodes])
     request = PlanRequest(

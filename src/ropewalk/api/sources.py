@@ -7,7 +7,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ropewalk.api.problems import RefusedError
@@ -17,6 +17,7 @@ from ropewalk.inspector.inspection import inspect_checkpoint
 from ropewalk.inspector.readers.hubsource import open_hub, parse_hub_id
 from ropewalk.inspector.readers.store import unreadable
 from ropewalk.inspector.records import Checkpoint, Inspection
+from ropewalk.planner.records import PlanRequest
 
 KEPT = 32
 KEPT_SECONDS = 60.0
@@ -50,6 +51,11 @@ class Sources:
     def address(self, name: str) -> str:
         """What another process is to open: a path that was resolved, or a Hub id as it is."""
         return self._local(name) or name
+
+    def allowed(self, request: PlanRequest) -> PlanRequest:
+        """The request with addresses in place of the checkpoints that it names itself."""
+        draft, projector = (name and self.address(name) for name in (request.draft, request.projector))
+        return replace(request, draft=draft, projector=projector)
 
     def inspect_if_allowed(self, name: str) -> Inspection | None:
         """For what a command line names by itself: None where that is not at hand, or not to be read."""

@@ -75,7 +75,7 @@ def _bits(inspection: Inspection) -> float | None:
 
 def _draft(shape: ModelShape, draft: Inspection | None, *, mtp: bool) -> Draft | None:
     if draft is not None:
-        return Draft(draft.layers, draft.checkpoint.tensor_bytes)
+        return Draft(draft.layers, draft.checkpoint.tensor_bytes, shape_of(draft))
     if not mtp:
         return None
     # An MTP layer attends like the last attention layer before it.

@@ -126,11 +126,12 @@ _OPTIONS: dict[str, tuple[str, Any]] = {
     "rpc_servers": ("--rpc", ()),
     "block_size": ("--block-size", None),
     "fit": ("--fit nodes", "asked"),
+    "projector": ("--projector", None),
 }
 
 
 def check_options(request: PlanRequest, known: frozenset[str]) -> None:
-    """Raise :class:`UsageError` for a way to spread a model that the engine does not have."""
+    """Raise :class:`UsageError` for an option that the engine does not have."""
     for name, (flag, unset) in _OPTIONS.items():
         value = getattr(request, name)
         if name not in known and value != unset:

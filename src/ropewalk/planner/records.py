@@ -27,7 +27,8 @@ class PlanRequest:
     ``gpu_layers``, ``cache_ram_bytes`` (limit of the prompt cache in host memory) and
     ``context_checkpoints`` are llama-server's, which the planned command switches off unless asked for;
     ``gpu_layers`` None puts all layers on the GPU where one is planned for. ``mtp`` drafts with the
-    checkpoint's own MTP layers.
+    checkpoint's own MTP layers, ``draft`` is a smaller checkpoint that drafts, ``projector`` a file with the
+    tower of a model that sees or hears (llama-server).
 
     Ranks are counted as vLLM counts them: shards of a stage next to each other, then stages, then
     replicas. They lie on ``nodes`` machines with ``gpus_per_node`` devices each, None for as many as it
@@ -62,6 +63,8 @@ class PlanRequest:
     cache_ram_bytes: int = 0
     context_checkpoints: int = 0
     mtp: bool = False
+    draft: str | None = None
+    projector: str | None = None
     data_parallel: int = 1
     expert_parallel: bool = False
     decode_context_parallel: int = 1

@@ -9,10 +9,14 @@ from ropewalk.inspector.records import Block, Format, LayerGroup, WeightBytes
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A model that proposes tokens: its layers keep a cache as long as the target's."""
+    """What proposes tokens: its layers keep a cache as long as the target's.
+
+    ``model`` are the dimensions of a model of its own, None where the target's MTP layers draft.
+    """
 
     layers: tuple[LayerGroup, ...]
     weights_bytes: int
+    model: ModelShape | None = None
 
 
 @dataclass(frozen=True, slots=True)

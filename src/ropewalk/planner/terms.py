@@ -87,7 +87,9 @@ def estimate(name: str, count: int, low: int, high: int, source: str) -> MemoryT
 def memory_of(priced: Priced) -> Memory:
     """Sum the devices term by term."""
     summed = _summed(term for device in priced.devices for term in device.terms)
-    terms = tuple(replace(term, logical_bytes=priced.logical.get(term.name)) for term in summed)
+    terms = tuple(
+        replace(term, logical_bytes=priced.logical.get(term.name, term.logical_bytes)) for term in summed
+    )
     shares = tuple(_share(device) for device in priced.devices)
     memory = Memory(
         terms=terms,

@@ -55,17 +55,27 @@ def plan_here(
     *,
     calibration: Calibration | None = None,
     spread: Spread = HERE,
+    draft: Inspection | None = None,
+    projector: Inspection | None = None,
 ) -> Plan:
     """Plan for what is here, with the command for it.
 
     Where the request names no version it is planned for the one installed. ``auto`` is the first GPU,
     else the processor; without a GPU vLLM is planned for one elsewhere, unless the vLLM that is installed
     serves on the processor. A budget larger than the device is for another machine. ``calibration`` is
-    :func:`ropewalk.serving.calibrate.find_calibration`'s; ``spread`` has the addresses of several machines.
+    :func:`ropewalk.serving.calibrate.find_calibration`'s; ``spread`` has the addresses of several machines;
+    ``draft`` and ``projector`` are what the request names.
     """
     if request.engine_version is None and here.build is not None:
         request = replace(request, engine_version=here.build.version)
-    plan = make_plan(inspection, request, machine=machine_of(request, here), calibration=calibration)
+    plan = make_plan(
+        inspection,
+        request,
+        machine=machine_of(request, here),
+        draft=draft,
+        projector=projector,
+        calibration=calibration,
+    )
     return launch_record(plan, build=here.build, spread=spread)
 
 

@@ -189,7 +189,21 @@ def test_a_draft_brings_a_second_cache() -> None:
     chosen = pricer(shape_of(qwen3_8b(), draft=draft), request, CPU)
     term = memory_of(chosen.price(131_072, 1)).term("draft_model")
     assert term is not None
-    assert term.bytes == 15_032_385_536
+    assert term.logical_bytes == 15_032_385_536
+
+
+def test_a_draft_brings_buffers_of_its_own() -> None:
+    """SmolLM2-135M Q4_1 drafts for itself (b11434, -c 4096, -np 1, --spec-type draft-simple): model 92.10,
+    KV 90.00, output 0.19, compute 18.6426 MiB."""
+    chosen = pricer(shape_of(smollm2(), draft=smollm2()), PlanRequest(4096, "llama-server"), CPU)
+    memory = memory_of(chosen.price(4096, 1))
+    term, compute = memory.term("draft_model"), memory.term("compute_buffer")
+    assert term is not None
+    assert compute is not None
+    weights = smollm2().checkpoint.tensor_bytes
+    assert term.bytes == weights + 90 * MIB + 49_152 * 4 + compute.bytes
+    assert compute.bytes / MIB == pytest.approx(18.6426, abs=0.0003)
+    assert (term.low_bytes, term.high_bytes, term.basis) == (term.bytes, term.bytes, "engine_rule")
 
 
 def test_mtp_layers_keep_a_cache() -> None:
@@ -204,7 +218,10 @@ def test_mtp_layers_keep_a_cache() -> None:
     )
     request = PlanRequest(262_144, "llama-server", mtp=True)
     chosen = pricer(shape_of(model, mtp=True), request, CPU)
-    assert size(memory_of(chosen.price(262_144, 1)), "draft_model") == 1024 * MIB
+    term = memory_of(chosen.price(262_144, 1)).term("draft_model")
+    assert term is not None
+    assert term.logical_bytes == term.low_bytes == 1024 * MIB
+    assert term.basis == "estimate"
 
 
 def on_gpus(model: Inspection, context_len: int, **options: Any) -> Memory:

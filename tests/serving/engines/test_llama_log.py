@@ -141,3 +141,40 @@ def test_a_lost_rpc_server_is_the_reason() -> None:
         "[New LWP 4242]",
     ]
     assert root_error(lines) == "Remote RPC server crashed or returned malformed response"
+
+
+DRAFT = """\
+0.02.073.000 I common_speculative_init_result: loading draft model 'small.gguf'
+0.02.073.010 I load_tensors: loading model tensors, this can take a while... (load_mode = mmap)
+0.02.073.028 I load_tensors:   CPU_Mapped model buffer size =    10.00 MiB
+0.02.074.429 I llama_context: constructing llama_context
+0.02.074.490 I llama_context:        CPU  output buffer size =     0.25 MiB
+0.02.074.665 I llama_kv_cache:        CPU KV buffer size =     5.50 MiB
+0.02.074.700 I llama_kv_cache: size =    5.50 MiB (  9999 cells,   4 layers,  1/1 seqs), K (f16):    2.75 MiB
+0.02.345.231 I sched_reserve:        CPU compute buffer size =     1.25 MiB
+""".splitlines()
+MTP = """\
+0.02.074.429 I llama_context: constructing llama_context
+0.02.074.665 I llama_kv_cache:        CPU KV buffer size =     3.00 MiB
+""".splitlines()
+
+
+def test_what_a_draft_brings_is_a_term_of_its_own() -> None:
+    """Sizes of the model that is served stay what they are (b11434, -md with --spec-type draft-simple)."""
+    alone, both = report_of(SMOLLM2), report_of([*SMOLLM2, *DRAFT])
+    draft = both.printed("draft_model")
+    assert draft is not None
+    assert draft.bytes == 17 * MIB
+    assert both.cells == alone.cells == 1024
+    for name in ("weights", "kv_cache", "output_buffer", "compute_buffer"):
+        assert both.printed(name) == alone.printed(name)
+    again = report_of([*SMOLLM2, *DRAFT, *SMOLLM2])  # loaded anew
+    assert again.buffers == alone.buffers
+
+
+def test_a_second_context_of_the_same_model_drafts_by_mtp() -> None:
+    both = report_of([*SMOLLM2, *MTP])
+    assert both.printed("kv_cache") == report_of(SMOLLM2).printed("kv_cache")
+    draft = both.printed("draft_model")
+    assert draft is not None
+    assert draft.bytes == 3 * MIB

@@ -119,6 +119,15 @@ def test_layers_go_to_the_gpus_of_the_plan(make_plan: MakePlan, asked: int | Non
     assert flags_of(launch_spec(plan, build=LLAMA))["-ngl"] == written
 
 
+def test_what_drafts_and_a_tower_are_named(make_plan: MakePlan) -> None:
+    request = PlanRequest(4096, "llama-server", draft="small.gguf", projector="mmproj.gguf")
+    line = " ".join(spec_of(make_plan, request).argv)
+    assert "-md small.gguf --spec-type draft-simple --mmproj mmproj.gguf" in line
+    assert "--spec-type draft-mtp" in " ".join(
+        spec_of(make_plan, PlanRequest(4096, "llama-server", mtp=True)).argv
+    )
+
+
 def test_a_cache_type_that_ggml_has_not(make_plan: MakePlan) -> None:
     with pytest.raises(UsageError, match="no cache type 'fp8'"):
         spec_of(make_plan, PlanRequest(context_len=512, engine="llama-server", cache_type_k="fp8"))

@@ -6,6 +6,7 @@ import json
 import shlex
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -50,6 +51,20 @@ def test_a_plan_for_gpus(make_plan: MakePlan) -> None:
     )
     assert spec.env == {}
     assert spec.served_context_len == 131072
+
+
+@pytest.mark.parametrize(
+    ("options", "config"),
+    [
+        ({"mtp": True}, {"method": "mtp", "num_speculative_tokens": 1}),
+        ({"draft": "/models/small"}, {"model": "/models/small", "num_speculative_tokens": 4}),
+    ],
+)
+def test_what_drafts_is_one_object(
+    make_plan: MakePlan, options: dict[str, Any], config: dict[str, Any]
+) -> None:
+    argv = launch_spec(make_plan(PlanRequest(8192, "vllm", **options), checkpoint="m"), build=GPU).argv
+    assert json.loads(argv[argv.index("--speculative-config") + 1]) == config
 
 
 def test_a_hub_id_in_vllms_own_words(make_plan: MakePlan) -> None:

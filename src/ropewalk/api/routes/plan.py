@@ -22,5 +22,13 @@ def plan(body: Annotated[PlanBody, Depends(body_of(PlanBody))], state: UseState)
 
     That it does not fit, or is refused, is an answer like any other: see `fit`, `rope` and `findings`.
     """
-    inspection = state.sources.inspect(body.checkpoint)
-    return answer(plan_here(inspection, body.request, state.surroundings.of(body.request.engine)))
+    sources, request = state.sources, state.sources.allowed(body.request)
+    return answer(
+        plan_here(
+            sources.inspect(body.checkpoint),
+            request,
+            state.surroundings.of(request.engine),
+            draft=sources.inspect(request.draft) if request.draft else None,
+            projector=sources.inspect(request.projector) if request.projector else None,
+        )
+    )

@@ -46,7 +46,7 @@ async def start_server(
     """
     order = ServeOrder(
         source=await state.in_thread(state.sources.address, body.checkpoint),
-        request=body.request,
+        request=await state.in_thread(state.sources.allowed, body.request),
         port=body.port,
         threads=body.threads,
         verify=body.verify,

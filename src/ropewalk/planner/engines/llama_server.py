@@ -54,7 +54,7 @@ _RPC_COMPUTE = (80, 160, 240)
 _HOST_BESIDE_RPC = (90, 120, 150)
 # ggml-rpc-server held 1 to 2 MiB idle, and 4 MiB beside its buffers after a prompt.
 _RPC_PROCESS = (MIB, 2 * MIB, 4 * MIB)
-_OPTIONS = frozenset({"tensor_split", "rpc_servers", "node_memory_bytes"})
+_OPTIONS = frozenset({"tensor_split", "rpc_servers", "node_memory_bytes", "projector"})
 
 
 def types_of(shape: ModelShape, request: PlanRequest, machine: Machine) -> tuple[CacheType, CacheType]:
@@ -165,7 +165,7 @@ class LlamaPricer:
         return [
             exact("output_buffer", logits, "one row of f32 logits per slot"),
             _compute_of_host(compute, others),
-            *(self._draft(slots) if not others else ()),
+            *(self._draft(slots, compute) if not others else ()),
             *self._on_request(slots, cells),
             self._process(slots, alone=not others),
         ]
@@ -176,7 +176,7 @@ class LlamaPricer:
         low, middle, most = _GPU_PROCESS
         return [
             estimate("compute_buffer", compute.bytes, compute.low, high, "the CPU's buffer at least"),
-            *(self._draft(slots) if place.has_output else ()),
+            *(self._draft(slots, compute) if place.has_output else ()),
             estimate("process_overhead", middle, low, most, "context and libraries, public logs"),
         ]
 
@@ -184,7 +184,7 @@ class LlamaPricer:
         low, middle, most = _RPC_PROCESS
         return [
             _scaled(compute, _RPC_COMPUTE, "measured on two RPC servers, one model (b11434)"),
-            *(self._draft(slots) if place.has_output else ()),
+            *(self._draft(slots, compute) if place.has_output else ()),
             estimate("process_overhead", middle, low, most, "ggml-rpc-server, idle and in use (b11434)"),
         ]
 
@@ -235,8 +235,9 @@ class LlamaPricer:
             for group, row, length in zip(self.shape.layers, self.rows, cells, strict=True)
         )
 
-    def _draft(self, slots: Slots) -> list[MemoryTerm]:
-        """A second context of the same length, in f16 (-ctkd); MTP weights come with the file."""
+    def _draft(self, slots: Slots, compute: Bounds) -> list[MemoryTerm]:
+        """A second context of the same length, in f16 (-ctkd), with buffers of its own; MTP weights come with
+        the file, and what their context computes in is at most what the target's does."""
         draft = self.shape.draft
         if draft is None:
             return []
@@ -245,8 +246,26 @@ class LlamaPricer:
             group.count * slots.streams * slots.layer_cells(group) * layer_token_bytes(group, f16, f16)
             for group in draft.layers
         )
-        weights = 0 if self.request.mtp else draft.weights_bytes
-        return [exact("draft_model", weights + cache, "its tensors, and a cache as long as the model's")]
+        logits = slots.num_slots * 4 * (draft.model or self.shape).vocab_size
+        if draft.model is None:
+            low, size, high = cache, cache + logits, cache + logits + compute.high
+        else:
+            own = compute_buffer(
+                graph_of(draft.model, f16, f16), slots, flash=self.request.flash_attn != "off"
+            )
+            rest = draft.weights_bytes + cache + logits
+            low, size, high = (rest + count for count in (own.low, own.bytes, own.high))
+        return [
+            MemoryTerm(
+                name="draft_model",
+                bytes=size,
+                low_bytes=low,
+                high_bytes=high,
+                basis="engine_rule" if low == high else "estimate",
+                source="its tensors, a cache as long as the model's, and its buffers (b11434)",
+                logical_bytes=cache,
+            )
+        ]
 
 
 @dataclass(frozen=True, slots=True)

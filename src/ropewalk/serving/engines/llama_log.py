@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 
 from ropewalk.serving.report import PrintedBuffer
@@ -45,23 +45,48 @@ class PrintedLog:
 
 def parse(lines: Iterable[str]) -> PrintedLog:
     """Read a whole log. Sizes are those of the last model and context made in it: a ``--fit`` pass prints
-    its own before them."""
-    buffers: list[PrintedBuffer] = []
-    cells: list[int] = []
-    freq_scale: float | None = None
+    its own before them. All that a draft brings is one term, ``draft_model``."""
+    target, draft = _Made(), _Made()
+    made, is_draft_next = target, False
     for line in lines:
-        if "loading model tensors" in line:
-            buffers = []
+        if "loading draft model" in line:
+            is_draft_next = True
+        elif "loading model tensors" in line:
+            draft = _Made()
+            if not is_draft_next:
+                target = _Made()
+            made, is_draft_next = draft if is_draft_next else target, False
         elif "constructing llama_context" in line:
-            buffers = [buffer for buffer in buffers if buffer.name == "weights"]
-            cells = []
-        elif match := _BUFFER.search(line):
-            _add(buffers, _buffer(match))
+            if made.has_context:  # of the same model: its MTP layers draft
+                made = draft
+            made.begin_context()
+        else:
+            made.read(line)
+    drafted = (replace(buffer, name="draft_model") for buffer in draft.buffers)
+    return PrintedLog((*target.buffers, *drafted), max(target.cells, default=None), target.freq_scale)
+
+
+@dataclass(slots=True)
+class _Made:
+    """What is printed while a model and its context are made."""
+
+    buffers: list[PrintedBuffer] = field(default_factory=list)
+    cells: list[int] = field(default_factory=list)
+    freq_scale: float | None = None
+    has_context: bool = False
+
+    def begin_context(self) -> None:
+        self.buffers = [buffer for buffer in self.buffers if buffer.name == "weights"]
+        self.cells = []
+        self.has_context = True
+
+    def read(self, line: str) -> None:
+        if match := _BUFFER.search(line):
+            _add(self.buffers, _buffer(match))
         elif match := _CELLS.search(line):
-            cells.append(int(match[1]))
+            self.cells.append(int(match[1]))
         elif match := _FREQ_SCALE.search(line):
-            freq_scale = float(match[1])
-    return PrintedLog(tuple(buffers), max(cells, default=None), freq_scale)
+            self.freq_scale = float(match[1])
 
 
 def parse_unallocated(lines: Iterable[str]) -> tuple[PrintedBuffer, ...]:

@@ -65,6 +65,7 @@ def launch_spec(
         *plan.rope.llama_server_flags,
         *(_override_flags(model, override) if override else ()),
         *_layers(plan),
+        *_companions(plan),
         *(("-t", str(threads)) if threads else ()),
         *("--host", host, "--port", str(port), "--metrics", "-lv", str(_LOG_LEVEL)),
     )
@@ -79,6 +80,16 @@ def launch_spec(
         served_context_len=plan.context_len if slots.unified else slots.cells,
         num_sequences=slots.num_slots,
         override_context_len=override,
+    )
+
+
+def _companions(plan: Plan) -> tuple[str, ...]:
+    """What drafts, and a tower. Without its type a draft model is loaded and left unused (b11434)."""
+    request = plan.request
+    return (
+        *(("-md", request.draft, "--spec-type", "draft-simple") if request.draft else ()),
+        *(("--spec-type", "draft-mtp") if request.mtp else ()),
+        *(("--mmproj", request.projector) if request.projector else ()),
     )
 
 

@@ -16,13 +16,14 @@ from ropewalk.inspector.readers.hubsource import hub_id_of
 from ropewalk.planner.engines.vllm import UTILIZATION_PERCENT, batched_tokens
 from ropewalk.planner.machine import Machine
 from ropewalk.planner.parallel import replica_sequences, world_size
-from ropewalk.planner.records import Plan
+from ropewalk.planner.records import Plan, PlanRequest
 from ropewalk.serving.engines import vllm_log, vllm_nodes
 from ropewalk.serving.engines.vllm_client import VllmClient
 from ropewalk.serving.records import EngineBuild, LaunchSpec
 from ropewalk.serving.spread import Spread
 
 DEFAULT_PORT = 8000
+_MTP_TOKENS, _DRAFT_TOKENS = 1, 4  # vLLM asks for a number; what its own examples start from
 READY_SECONDS = 1800.0  # imports, download, weights, compilation: 106 s for 135M parameters on two cores
 # Each overrules a flag or a check without a word (platforms/cpu.py:323, config/model.py, 0.32.0).
 SCRUBBED_ENVIRONMENT = re.compile(r"VLLM_CPU_KVCACHE_SPACE$|VLLM_ALLOW_LONG_MAX_MODEL_LEN$")
@@ -54,6 +55,7 @@ def launch_spec(
         *("--max-num-seqs", str(replica_sequences(request, request.num_sequences))),
         *_memory(plan, on_cpu=on_cpu),
         *_parallel(plan),
+        *_drafting(plan.request),
         *_overrides(plan),
         "--enable-prompt-tokens-details",
     )
@@ -68,6 +70,18 @@ def launch_spec(
         served_context_len=plan.context_len,
         num_sequences=request.num_sequences,
         override_context_len=plan.override_context_len,
+    )
+
+
+def _drafting(request: PlanRequest) -> tuple[str, ...]:
+    """What proposes tokens, and how many a step: one by MTP, few by a model."""
+    if not (request.mtp or request.draft):
+        return ()
+    how = {"method": "mtp"} if request.mtp else {"model": request.draft}
+    count = _MTP_TOKENS if request.mtp else _DRAFT_TOKENS
+    return (
+        "--speculative-config",
+        json.dumps({**how, "num_speculative_tokens": count}, separators=(",", ":")),
     )
 
 
