@@ -54,6 +54,7 @@ def test_the_factor_is_a_slider_a_number_and_a_pair_of_keys(drive: Drive, doing:
         await press(pilot, "shift+left", "home")
         pilot.app.screen.query_one("#exact Input").focus()
         await press(pilot, *"1.3", "enter")
+        pilot.app.screen.query_one("#exact Input").focus()
         await press(pilot, *"x", "enter")
         assert pilot.app.screen.query_one("#exact", Entry).has_class("-wrong")
         await press(pilot, "escape")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.tui.conftest import Drive, press, until
+from tests.tui.conftest import Drive, press, settle, until
 from tests.tui.doubles import LOOKS, FakeWork
 from textual.pilot import Pilot
 from textual.widgets import Static
@@ -124,6 +124,11 @@ def test_what_does_not_fit_is_not_started(drive: Drive, doing: FakeWork) -> None
         app = pilot.app
         assert isinstance(app, RopewalkApp)
         app.ask(context_len=262144)
+        screen = app.screen
+        assert isinstance(screen, ServeScreen)
+        screen.action_start()  # of the old plan, which fits, while the new one is made
+        assert not app.running
+        await settle(pilot)
         await press(pilot, "s")
         assert not app.running
         assert "does not fit" in words(pilot, "#state")

@@ -192,7 +192,7 @@ class PlanScreen(RecordScreen):
     def action_copy(self) -> None:
         """The command, on one line."""
         plan = self.desk.plan
-        if plan is not None and plan.launch is not None:
+        if plan is not None and plan.launch is not None and self.desk.is_planned:
             self.ropewalk.copy(plan.launch.command, "the command")
 
     def action_launch(self) -> None:

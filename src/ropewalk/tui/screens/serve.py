@@ -150,6 +150,8 @@ class ServeScreen(RecordScreen):
         opened, plan = self.desk.opened, self.desk.plan
         if opened is None or plan is None:
             self.notify("there is no plan yet: o opens a checkpoint", severity="warning")
+        elif not self.desk.is_planned:
+            self.notify("the plan is still being made", severity="warning")
         elif not plan.positive and not force:
             self.notify(f"{verdict(plan).word}: the plan screen says why", severity="error")
         else:
