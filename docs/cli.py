@@ -17,6 +17,7 @@ _FORM_FEED = "\b"
 ENVIRONMENT = {
     "ROPEWALK_LLAMA_SERVER": "The llama-server to use, before those on the path and in the environment.",
     "ROPEWALK_VLLM": "The vllm command, or an interpreter that has vLLM, to use before others.",
+    "ROPEWALK_LLAMA_CPP_PYTHON": "The interpreter that has llama-cpp-python[server], before others.",
     "ROPEWALK_ENGINES": "Where `ropewalk engine add` installs, instead of the user's data folder.",
     "ROPEWALK_TOKEN": "The token of `ropewalk api`, at least 16 characters, instead of one made up.",
     "HF_TOKEN, HF_ENDPOINT, HF_HOME": "Token, address and cache of the Hub, as its own tools take them.",

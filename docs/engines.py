@@ -17,8 +17,9 @@ def engines_page() -> str:
         [
             _INTRODUCTION,
             table("engine", "since", "what changed", "source", rows=map(_rule, (*RULES, *own))),
+            _LLAMA_CPP_PYTHON,
             _CACHE_TYPES,
-            _types("llama-server", llama_server.CACHE_TYPES),
+            _types("llama-server and llama-cpp-python", llama_server.CACHE_TYPES),
             _types("vLLM on a GPU", vllm.GPU_TYPES),
             f"\nOn a CPU vLLM takes {code(vllm.CPU_TYPES)}.\n",
             _types("transformers", transformers.CACHE_TYPES),
@@ -45,15 +46,16 @@ def _type(kind: CacheType) -> list[str]:
 _INTRODUCTION = """# Engines and versions
 
 The rules were read and checked in vLLM 0.32 and 0.33, llama.cpp b11434 and b11549 (the wheel of the embedded
-engine) and transformers 5.24. Engines change every few weeks: `ropewalk doctor` shows which ones are
-installed, `ropewalk plan --confirm` asks the installed one to work out its memory itself, and
-`ropewalk serve --verify` fills the context once and looks whether the rope is really scaled.
+engine), llama-cpp-python 0.3.36 and transformers 5.24. Engines change every few weeks: `ropewalk doctor`
+shows which ones are installed, `ropewalk plan --confirm` asks the installed one to work out its memory
+itself, and `ropewalk serve --verify` fills the context once and looks whether the rope is really scaled.
 
 ## Which engine is taken
 
-`--engine-path`, else the environment variable (`ROPEWALK_LLAMA_SERVER`, `ROPEWALK_VLLM`), else the search
-path, else what stands beside ropewalk or was installed by `ropewalk engine add`. Each may be a program or,
-for vLLM, the Python interpreter of its environment.
+`--engine-path`, else the environment variable (`ROPEWALK_LLAMA_SERVER`, `ROPEWALK_VLLM`,
+`ROPEWALK_LLAMA_CPP_PYTHON`), else the search path, else what stands beside ropewalk or was installed by
+`ropewalk engine add`. Each may be a program or, for vLLM and llama-cpp-python, the Python interpreter of its
+environment.
 
 An engine in a container is a program, too. What it is given must mean the same inside: the files at the same
 paths, the network of the host. Environment variables that a plan sets are handed on with `-e NAME`.
@@ -74,11 +76,44 @@ A plan is for the engine that is installed here, or for `--engine-version V`. Wh
 versions is this; a version that cannot be read is taken to be as new as the newest:
 """
 
+_LLAMA_CPP_PYTHON = """
+## llama-cpp-python
+
+`--engine llama-cpp-python` plans, starts and measures the server of llama-cpp-python (`python -m
+llama_cpp.server`), which is never taken unasked. `ropewalk engine add llama-cpp-python` compiles it in an
+environment of its own: 13 minutes on two cores, and a C++ compiler is needed. The rules are llama.cpp's with
+these differences (0.3.36):
+
+| | llama-server | llama-cpp-python |
+|---|---|---|
+| sequences at once | `-np` | one; another waits |
+| past the trained context without scaling | capped at it | served, whatever comes out |
+| sliding windows | window and one batch | the whole length (`window_kept_whole`) |
+| compute buffer | one row of logits per slot | a row for each token of a batch, of which one is used |
+| prompts | token ids | text: sent only where the server's tokenizer makes exactly the planned ids of it |
+| chat template | `/apply-template` | in `/v1/chat/completions` alone: `measure` asks in plain text |
+| probabilities, timings, load | yes | no: `serve` shows no load, `measure` no speed |
+
+What its defaults cost, and what a plan writes in their place:
+
+| default | planned | why |
+|---|---|---|
+| `--n_ctx 2048` | the planned length, in whole 256 | longer prompts are refused |
+| `--logits_all true` | `false` | keeps `n_ctx` x vocabulary numbers of 4 bytes |
+| `--flash_attn false` | `true` | needed by a quantised V cache, and the scores take no memory |
+| `--use_mlock true` | `false` | pins the weights in memory |
+| `--yarn_beta_fast 32`, `--yarn_beta_slow 1`, `--yarn_attn_factor 1` | `-1` | would replace the file's |
+| variables: `N_CTX`, ...; `HOST` and `PORT` even before the command line | taken out | another server |
+
+SmolLM2-135M at `--n_ctx 8192` after a prompt of 7,900 tokens, resident memory on a CPU: **389 MiB** with
+`--logits_all false`, **2,044 MiB** as it comes.
+"""
+
 _CACHE_TYPES = """
 ## Cache types
 
-A row of keys or values takes `head_dim / block x bytes` per head and token. `auto` is f16 on llama-server
-and the model's dtype on vLLM (16 bits for a float32 model) and transformers. On llama-server keys and values
+A row of keys or values takes `head_dim / block x bytes` per head and token. `auto` is f16 on llama.cpp
+and the model's dtype on vLLM (16 bits for a float32 model) and transformers. On llama.cpp keys and values
 may differ; a quantised V cache needs flash attention. A head's width must divide by the block."""
 
 _MEMORY = f"""
@@ -87,5 +122,5 @@ _MEMORY = f"""
 | engine | of `--memory` |
 |---|---|
 | vLLM on a GPU | {vllm.UTILIZATION_PERCENT} % of it, the default `--gpu-memory-utilization` |
-| vLLM on a CPU, llama-server, transformers | all of it |
+| vLLM on a CPU, llama-server, llama-cpp-python, transformers | all of it |
 """

@@ -218,6 +218,7 @@ def measure(
     *,
     context_len: int,
     arms: Sequence[str] = ("shipped", "auto"),
+    engine: Engine | None = None,
     engine_path: str | None = None,
     store: Path | None = None,
     resume: str | None = None,
@@ -246,6 +247,7 @@ def measure(
         return _measure(
             inspection,
             campaign,
+            engine or default_engine(inspection),
             engine_path,
             model=str(source),
             context_len=context_len,
@@ -310,12 +312,15 @@ def doctor() -> Doctor:
 
 
 def _measure(
-    inspection: Inspection, campaign: CampaignSettings | None, engine_path: str | None, **run: Any
+    inspection: Inspection,
+    campaign: CampaignSettings | None,
+    engine: Engine,
+    engine_path: str | None,
+    **run: Any,
 ) -> Measurement:
     """In this process, or as a campaign: both take the same run."""
     from ropewalk.serving.engines import pick_engine
 
-    engine = default_engine(inspection)
     if campaign is None:
         from ropewalk.serving.measure import run_measurement
 

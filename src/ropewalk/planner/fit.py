@@ -21,12 +21,15 @@ def reach(name: str, shape: ModelShape, request: PlanRequest, machine: Machine, 
     asked."""
     pricer = rules.pricer(shape, request, machine)
     context_len, num_sequences = request.context_len, request.num_sequences
+    max_sequences = largest(lambda count: pricer.lacks_bytes(context_len, count), 0, guess=num_sequences)
+    if max_sequences is not None and rules.MAX_SEQUENCES is not None:
+        max_sequences = min(max_sequences, rules.MAX_SEQUENCES)
     return FitRow(
         cache_type=name,
         max_context_len=largest(
             lambda count: pricer.lacks_bytes(count, num_sequences), 0, guess=context_len, step=pricer.step
         ),
-        max_sequences=largest(lambda count: pricer.lacks_bytes(context_len, count), 0, guess=num_sequences),
+        max_sequences=max_sequences,
     )
 
 

@@ -137,6 +137,12 @@ def _check(request: PlanRequest) -> None:
             f"there is no engine {request.engine!r}; plans are made for {', '.join(ENGINES)}",
             where={"field": "engine", "value": request.engine},
         )
+    most = ENGINES[request.engine].MAX_SEQUENCES
+    if most is not None and request.num_sequences > most:
+        raise UsageError(
+            f"{request.engine} serves {most} sequence at a time, not {request.num_sequences}; others wait",
+            where={"field": "num_sequences", "value": request.num_sequences, "most": most},
+        )
 
 
 def _with_budget(request: PlanRequest) -> PlanRequest:

@@ -7,7 +7,8 @@ from typing import Any, Literal
 
 from ropewalk.findings import Finding, has_error
 
-Engine = Literal["vllm", "llama-server", "transformers"]
+Engine = Literal["vllm", "llama-server", "transformers", "llama-cpp-python"]
+LLAMA_CPP: frozenset[Engine] = frozenset({"llama-server", "llama-cpp-python"})  # both run llama.cpp
 Basis = Literal["exact", "engine_rule", "oracle", "estimate"]
 RopeDecisionKind = Literal["none", "scale", "builtin", "refuse"]
 FlashAttention = Literal["on", "off", "auto"]

@@ -13,7 +13,12 @@ from ropewalk.serving.live import Moment
 from ropewalk.serving.report import ServerLoad
 from ropewalk.units import format_gib, format_seconds, format_tokens
 
-_STATES = {"idle": "idle", "busy": "busy", "silent": "does not answer just now"}
+_STATES = {
+    "idle": "idle",
+    "busy": "busy",
+    "silent": "does not answer just now",
+    "untold": "running, this engine does not say whether it is busy",
+}
 
 
 def live_page(plan: Plan, moment: Moment) -> RenderableType:

@@ -146,6 +146,9 @@ class ArmRun:
         builder = Builder(vocabulary, frame, session.settings.haystack)
         exam = Exam(self.arm.name, server.client, builder, server.report.context_len, identity)
         self._require_same(exam)
+        if frame.form != session.settings.form:
+            what = f"{self.arm.label} is asked in plain text: its server shows no chat template"
+            self._tell("asked_in_plain_text", "info", what, form=frame.form)
         if frame.thinking in _THINKING:
             self._tell("thinking_off", "info", f"{self.arm.label}: {_THINKING[frame.thinking]}")
         return exam

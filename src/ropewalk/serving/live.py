@@ -12,7 +12,7 @@ from ropewalk.serving.launcher import RunningServer
 from ropewalk.serving.procmem import Resident, resident
 from ropewalk.serving.report import ServerLoad
 
-State = Literal["idle", "busy", "silent"]
+State = Literal["idle", "busy", "silent", "untold"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,8 @@ class NodeMoment:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """One look. ``state`` is ``silent`` where the server did not answer, ``load`` then the one before.
+    """One look. ``state`` is ``silent`` where the server did not answer, ``load`` then the one before, and
+    ``untold`` for an engine that does not say.
 
     Rates are tokens per second, the last that were seen; None before any, memory None where the system does
     not tell.
@@ -56,8 +57,8 @@ class Watch:
         now = time.monotonic()
         try:
             load = self._server.client.load()
-        except EngineError:
-            state: State = "silent"
+        except EngineError as error:
+            state: State = "untold" if error.code == "not_told" else "silent"
         else:
             state = "busy" if load.running or load.waiting else "idle"
             if self._load is not None:

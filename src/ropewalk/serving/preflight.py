@@ -14,7 +14,7 @@ from pathlib import Path
 from ropewalk.errors import CheckpointError, EngineError
 from ropewalk.inspector.checkpoint import open_checkpoint
 from ropewalk.inspector.records import Inspection
-from ropewalk.planner.records import DeviceShare, Plan
+from ropewalk.planner.records import LLAMA_CPP, DeviceShare, Plan
 from ropewalk.planner.rope.versions import RULES, has, parse_version
 from ropewalk.serving.devices import find_devices
 from ropewalk.serving.engines import with_devices
@@ -73,7 +73,7 @@ class _Flight:
 
     @property
     def reads_gguf(self) -> bool:
-        return self.spec.build.engine == "llama-server"
+        return self.spec.build.engine in LLAMA_CPP
 
 
 def preflight(
@@ -104,7 +104,7 @@ def _checkpoint(flight: _Flight) -> tuple[bool | None, str]:
     """Whether this engine reads this format, and all of the checkpoint is there."""
     model, engine = flight.model, flight.spec.build.name
     if flight.reads_gguf and model.is_dir():
-        return False, _not_gguf(model)
+        return False, _not_gguf(model, engine=flight.spec.build.engine)
     if not flight.reads_gguf and model.suffix == ".gguf":
         return False, f"vLLM reads folders of safetensors; serve {model.name} with --engine llama-server"
     if not model.exists():
@@ -121,13 +121,13 @@ def _checkpoint(flight: _Flight) -> tuple[bool | None, str]:
     return True, f"{engine} reads {'GGUF' if flight.reads_gguf else 'safetensors'}"
 
 
-def _not_gguf(folder: Path) -> str:
+def _not_gguf(folder: Path, *, engine: str) -> str:
     files = sorted(folder.glob("*.gguf"))
     if files:
-        return f"llama-server is given a file, not a folder: {files[0]}"
+        return f"{engine} is given a file, not a folder: {files[0]}"
     target = folder / f"{folder.resolve().name}-bf16.gguf"
     return (
-        "llama-server reads GGUF, and this is a folder of safetensors; convert it with llama.cpp's "
+        f"{engine} reads GGUF, and this is a folder of safetensors; convert it with llama.cpp's "
         f"`python convert_hf_to_gguf.py {folder} --outtype bf16 --outfile {target}`, or use --engine vllm"
     )
 

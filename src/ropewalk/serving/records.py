@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from ropewalk.findings import Finding
 from ropewalk.planner.records import Launch, NodeLaunch, PromptWork, RopeDecision
+from ropewalk.planner.rope.versions import EngineName
 
 Outcome = Literal[
     "hit",  # the right value, and no other candidate
@@ -29,12 +30,12 @@ RunStatus = Literal["running", "finished", "interrupted", "failed"]
 class EngineBuild:
     """An engine found on this machine.
 
-    ``name`` is ``embedded`` (llama.cpp in a wheel), ``llama-server`` or ``vllm``; ``path`` the program
-    or interpreter; ``commit``/``build`` what the engine itself reports.
+    ``name`` is ``embedded`` (llama.cpp in a wheel) or that of the engine; ``path`` the program or
+    interpreter; ``commit``/``build`` what the engine itself reports.
     """
 
     name: str
-    engine: Literal["llama-server", "vllm"]
+    engine: EngineName
     version: str | None
     path: str
     build: str | None = None

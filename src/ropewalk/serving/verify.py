@@ -38,11 +38,12 @@ _NOISE = 0.01
 # An answer has changed where a token's probability did by a factor of e: logits in 16 bits are steps of 0.125
 # apart, so that two runs may differ by a step and prefer another word.
 _CHANGED = 1.0
+# Begins with a space and ends without: so its tokens, repeated, are those of the repeated text.
 _PASSAGE = (
-    "A ropewalk is a long straight lane where strands of hemp are laid before they are twisted into rope. "
+    " A ropewalk is a long straight lane where strands of hemp are laid before they are twisted into rope. "
     "The walk was as long as the rope that was made in it, since the strands had to be laid out in full "
     "before they could be twisted together. The rope maker walked backwards, and the longest rope of the "
-    "navy needed a walk of a thousand feet. "
+    "navy needed a walk of a thousand feet."
 )
 _SHORT_TOKENS = 32
 
@@ -108,7 +109,7 @@ def verify(server: RunningServer, plan: Plan, *, unscaled: Probe | None) -> Veri
     after = probe(server.client)
     if difference(before, after) > _CHANGED or (before.text and not after.text):
         findings.append(_changed(before, after))
-    apart = None if unscaled is None else difference(before, unscaled)
+    apart = None if unscaled is None or not before.logprobs else difference(before, unscaled)
     if apart is not None and apart <= _NOISE:
         findings.append(_inactive(plan, f"log-probabilities differ by {apart:.2g} from those unscaled"))
     return Verification(
@@ -143,7 +144,12 @@ def fill(client: ServerClient, count: int) -> list[int]:
 
 
 def difference(one: Probe, other: Probe) -> float:
-    """The largest difference over the choices that both list; infinite where there is none, or no number."""
+    """The largest difference over the choices that both list; infinite where there is none, or no number.
+
+    Of an engine that gives none at all the texts are compared: 0 for equal ones.
+    """
+    if not one.logprobs and not other.logprobs and one.text == other.text:
+        return 0.0
     both = one.logprobs.keys() & other.logprobs.keys()
     apart = [abs(one.logprobs[text] - other.logprobs[text]) for text in both]
     return max(apart) if apart and all(map(math.isfinite, apart)) else math.inf

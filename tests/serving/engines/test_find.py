@@ -10,6 +10,7 @@ import pytest
 
 from ropewalk.errors import EngineMissingError
 from ropewalk.serving.engines import find_engines, pick_engine, with_devices
+from ropewalk.serving.install import LLAMA_CPP_PYTHON_VERSION
 
 OLD = "version: 6123 (0a1b2c3d)\nbuilt with cc (GCC) 13.2.0 for x86_64-linux-gnu"
 NEW = "version: 0.6.0-dev (b11434-0a1b2c3d)"
@@ -20,7 +21,7 @@ def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No engine on the path, in the environment or installed."""
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     monkeypatch.setenv("ROPEWALK_ENGINES", str(tmp_path / "engines"))
-    for name in ("ROPEWALK_LLAMA_SERVER", "ROPEWALK_VLLM"):
+    for name in ("ROPEWALK_LLAMA_SERVER", "ROPEWALK_VLLM", "ROPEWALK_LLAMA_CPP_PYTHON"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr("ropewalk.serving.engines.find.util.find_spec", lambda name: None)
 
@@ -137,3 +138,28 @@ def test_devices_are_asked_for_when_they_are_wanted(tmp_path: Path) -> None:
     assert with_devices(build).devices == ("CUDA0", "CUDA1")
     program(found, "version: 1\nAvailable devices:")
     assert with_devices(build).devices == ()
+
+
+def test_llama_cpp_python_is_named_or_installed_and_never_picked_unasked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(EngineMissingError, match="ROPEWALK_LLAMA_CPP_PYTHON"):
+        pick_engine("llama-cpp-python")
+    installed = program(
+        tmp_path / f"engines/llama-cpp-python-{LLAMA_CPP_PYTHON_VERSION}/bin/python", "0.3.36"
+    )
+    (installed.parent.parent / ".complete").touch()
+    assert pick_engine("llama-cpp-python").path == str(installed)
+    named = program(tmp_path / "python-with-it", "0.3.37")
+    monkeypatch.setenv("ROPEWALK_LLAMA_CPP_PYTHON", str(named))
+    build = pick_engine("llama-cpp-python")
+    assert (build.name, build.engine, build.version, build.path) == (
+        *("llama-cpp-python", "llama-cpp-python", "0.3.37"),
+        str(named),
+    )
+    assert with_devices(build) == build
+    with pytest.raises(EngineMissingError):
+        pick_engine("llama-server")
+    without_its_server = program(tmp_path / "python-without", "")
+    with pytest.raises(EngineMissingError, match="does not answer as one"):
+        pick_engine("llama-cpp-python", path=str(without_its_server))

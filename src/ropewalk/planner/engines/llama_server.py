@@ -34,6 +34,7 @@ CACHE_TYPES = cache_types(
     CacheType("q5_1", 32, 24),
 )
 FIT_TYPES = ("f16", "q8_0", "q5_1", "q4_0")
+MAX_SEQUENCES = None
 STATE_BYTES = 4  # recurrent states are f32 whatever the cache type, src/llama-memory-recurrent.cpp:101
 
 # What the process holds beside its buffers after a prompt of 7,900 tokens with --cache-ram 0 (b11434):
@@ -205,12 +206,9 @@ class LlamaPricer:
         return [exact(name, size, source, basis=basis) for name, (size, source) in sizes.items() if size]
 
     def _process(self, slots: Slots, *, alone: bool) -> MemoryTerm:
-        """Program and vocabulary; without flash attention also the f16 copy of the scores that the CPU
-        works on and does not list."""
+        """Program and vocabulary."""
         count = _PROCESS + _PROCESS_PER_TOKEN * self.shape.vocab_size
-        copy = 0
-        if alone and self.request.flash_attn == "off":
-            copy = 2 * self.shape.num_attention_heads * slots.cells * slots.n_ubatch
+        copy = score_copy(self.shape, self.request, slots) if alone else 0
         source = "program and vocabulary, measured on two models (b11434)"
         low, high = count - _PROCESS_SPREAD, count + _PROCESS_SPREAD + _INTERPRETER + copy
         return estimate("process_overhead", count, low, high, source)
@@ -268,6 +266,13 @@ class LlamaPricer:
         ]
 
 
+def score_copy(shape: ModelShape, request: PlanRequest, slots: Slots) -> int:
+    """The f16 copy of the scores that the CPU works on without flash attention, and does not list."""
+    if request.flash_attn != "off":
+        return 0
+    return 2 * shape.num_attention_heads * slots.cells * slots.n_ubatch
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
     """What one layer of a group keeps: per cell, per cell of its indexer, and per slot."""
@@ -292,6 +297,11 @@ def _compute_of_host(compute: Bounds, others: set[PlaceKind]) -> MemoryTerm:
         return _scaled(compute, _HOST_BESIDE_RPC, "measured beside one and two RPC servers (b11434)")
     if "gpu" in others:
         return estimate("compute_buffer", compute.bytes, 0, compute.high, "the CPU's buffer at most")
+    return compute_of_cpu(compute)
+
+
+def compute_of_cpu(compute: Bounds) -> MemoryTerm:
+    """The compute buffer of a processor that has all of the model."""
     basis: Basis = "engine_rule" if compute.low == compute.high else "estimate"
     source = "ggml's graph allocator, b11434"
     return MemoryTerm("compute_buffer", compute.bytes, compute.low, compute.high, basis, source)
@@ -366,7 +376,7 @@ def findings(shape: ModelShape, request: PlanRequest, machine: Machine) -> list[
             Finding(
                 "needs_conversion",
                 "warning",
-                "llama-server reads GGUF: this plan is for a conversion that keeps every dtype",
+                f"{request.engine} reads GGUF: this plan is for a conversion that keeps every dtype",
                 {"format": shape.stored_as},
             )
         )

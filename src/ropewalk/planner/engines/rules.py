@@ -42,6 +42,11 @@ class EngineRules(Protocol):
         """The cache types worth a row in the table of what fits."""
         ...
 
+    @property
+    def MAX_SEQUENCES(self) -> int | None:
+        """Sequences that one server takes at once, whatever memory there is; None where it does not say."""
+        ...
+
     def types_of(
         self, shape: ModelShape, request: PlanRequest, machine: Machine
     ) -> tuple[CacheType, CacheType]:

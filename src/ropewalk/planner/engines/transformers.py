@@ -22,6 +22,7 @@ from ropewalk.units import MIB
 
 CACHE_TYPES = cache_types(CacheType("bfloat16", 1, 2), CacheType("float16", 1, 2), CacheType("float32", 1, 4))
 FIT_TYPES = ("auto",)
+MAX_SEQUENCES = None
 
 # Beside weights and cache once the prompt is done, in 74 published runs of Qwen3: 33 to 48 MiB.
 _AT_REST = 33 * MIB

@@ -51,6 +51,7 @@ GPU_TYPES = cache_types(
     CacheType("nvfp4", 16, 9),
 )
 FIT_TYPES = ("auto", "fp8")
+MAX_SEQUENCES = None
 _OPTIONS = frozenset({
     "data_parallel", "expert_parallel", "decode_context_parallel", "nodes", "node_memory_bytes",
     "layer_partition", "block_size", "fit",

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ropewalk.planner.records import Engine
+from ropewalk.planner.records import LLAMA_CPP, Engine
 
 Rates = tuple[float, ...]
 
@@ -124,7 +124,7 @@ def _yarn(block: Mapping[str, Any], inputs: RotationInputs) -> Rotation:
         block["original_max_position_embeddings"],
         beta_fast=block.get("beta_fast", 32),
         beta_slow=block.get("beta_slow", 1),
-        truncate=block.get("truncate", True) or inputs.engine == "llama-server",
+        truncate=block.get("truncate", True) or inputs.engine in LLAMA_CPP,
     )
     rates = tuple(
         rate * (1 - ramp) + rate / factor * ramp

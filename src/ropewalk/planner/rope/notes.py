@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ropewalk.findings import Finding, Severity
 from ropewalk.inspector.rope_blocks import Block
+from ropewalk.planner.records import LLAMA_CPP
 from ropewalk.planner.rope.emit import format_number
 from ropewalk.planner.rope.frequencies import correction_range
 from ropewalk.planner.rope.situation import Situation
@@ -193,14 +194,14 @@ def on_shipped_scaling(at: Situation) -> list[Finding]:
     """What to know about a scaling that the checkpoint carries, at this length and on this engine."""
     findings = []
     original = at.block.get("original_max_position_embeddings")
-    static = at.engine in ("vllm", "llama-server")
+    static = at.engine != "transformers"
     if at.rope_type == "longrope" and static and original and at.target > original:
         findings.append(_long_list(at, original))
     if at.has_publishers_block:
         findings.append(short_texts(at.block["factor"]))
     if at.engine == "vllm" and at.rope_type == "linear" and isinstance(at.block.get("factor"), int):
         findings.append(_whole_factor(at.block))
-    if at.engine == "llama-server" and at.rope_type == "yarn" and at.block.get("truncate") is False:
+    if at.engine in LLAMA_CPP and at.rope_type == "yarn" and at.block.get("truncate") is False:
         findings.append(_truncated(at.block))
     return findings
 

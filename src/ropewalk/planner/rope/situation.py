@@ -9,7 +9,7 @@ from typing import Any
 from ropewalk.inspector.published import PublishedRule, config_context, rule_for
 from ropewalk.inspector.records import Inspection
 from ropewalk.inspector.rope_blocks import Block, full_block, is_nested
-from ropewalk.planner.records import Engine
+from ropewalk.planner.records import LLAMA_CPP, Engine
 from ropewalk.planner.rope import versions
 
 # Keys by which a config states its length (vLLM 0.33, config/model.py:2545); the smallest stated one counts.
@@ -100,7 +100,7 @@ def read_situation(
         native=inspection.value("native_context"),
         supported=inspection.value("supported_context"),
         config_len=mpe,
-        limit=mpe if engine == "llama-server" else stated.value,
+        limit=mpe if engine in LLAMA_CPP else stated.value,
         text_config_key=inspection.value("text_config_key"),
         context_key=detail if detail in _LENGTH_KEYS else "max_position_embeddings",
         allow_unvalidated=allow_unvalidated,

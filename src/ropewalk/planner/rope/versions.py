@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-EngineName = Literal["vllm", "llama-server"]
+EngineName = Literal["vllm", "llama-server", "llama-cpp-python"]
 
 
 @dataclass(frozen=True, slots=True)

