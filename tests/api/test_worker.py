@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -83,8 +84,8 @@ def event_names(client: httpx2.Client, run_id: str) -> Iterator[str]:
 
 
 @pytest.mark.engine
+@pytest.mark.skipif(find_spec("xllamacpp") is None, reason="the embedded engine is not installed")
 def test_a_run_survives_a_service_that_is_killed(smollm2: Path, tmp_path: Path) -> None:
-    pytest.importorskip("xllamacpp")
     body = {"checkpoint": smollm2.name, "context_len": 512, "arms": ["shipped"], "settings": SETTINGS}
     with service(tmp_path, smollm2.parent) as (process, client):
         begun = client.post("/v1/runs", json=body)

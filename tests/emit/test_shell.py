@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -106,9 +107,9 @@ def test_shellcheck_would_say_something(group: Plan) -> None:
 
 
 @pytest.mark.engine
+@pytest.mark.skipif(find_spec("xllamacpp") is None, reason="the embedded engine is not installed")
 def test_the_script_of_a_gguf_serves(gguf: Plan, tmp_path: Path) -> None:
     """With the embedded engine under the name that the script calls."""
-    pytest.importorskip("xllamacpp")
     python = shlex.quote(sys.executable)
     path = programs(
         tmp_path / "bin", **{"llama-server": f'exec {python} -P -m ropewalk.serving.embedded "$@" -t 1'}

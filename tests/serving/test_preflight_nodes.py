@@ -82,8 +82,9 @@ def test_devices_are_counted_for_the_nodes_that_are_here(checked: Checked) -> No
 
 
 def test_each_node_binds_its_own_ranks_on_a_processor(checked: Checked) -> None:
-    assert checked("devices", HERE_TWICE, build=ON_CPU).message == "1 rank, 1 NUMA node"
-    unbound = checked("devices", HERE_TWICE, build=ON_CPU, threads=1)
+    ranks = rank(0, GIB), rank(1, GIB)
+    assert checked("devices", HERE_TWICE, *ranks, build=ON_CPU).message == "1 rank, 1 NUMA node"
+    unbound = checked("devices", HERE_TWICE, *ranks, build=ON_CPU, threads=1)
     assert (unbound.ok, unbound.message) == (True, "1 rank, not bound to cores")
 
 
