@@ -34,6 +34,13 @@ def test_nothing_is_emitted_for_a_negative_verdict(qwen3: Inspection, single: Pl
         emit(replace(single, launch=None), kind)
 
 
+def test_no_image_is_known_of_llama_cpp_python(single: Plan) -> None:
+    assert single.launch is not None
+    plan = replace(single, launch=replace(single.launch, engine="llama-cpp-python"))
+    with pytest.raises(UsageError, match="written for vllm and llama-server, not for llama-cpp-python"):
+        emit(plan, "shell")
+
+
 @pytest.mark.parametrize(
     ("version", "image"),
     [

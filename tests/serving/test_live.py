@@ -7,7 +7,7 @@ from typing import cast
 
 import pytest
 
-from ropewalk.errors import EngineFailedError, EngineTimeoutError
+from ropewalk.errors import EngineError, EngineFailedError, EngineTimeoutError
 from ropewalk.serving.group import RunningNode
 from ropewalk.serving.launcher import RunningServer
 from ropewalk.serving.live import Watch
@@ -81,6 +81,15 @@ def test_a_server_that_is_silent_is_told_from_one_that_ended() -> None:
     stand_in.alive = False
     with pytest.raises(EngineFailedError):
         server.look()
+
+
+def test_an_engine_that_does_not_say_is_not_called_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    def untold(server: Server) -> ServerLoad:
+        raise EngineError("it does not say what it is doing", code="not_told")
+
+    monkeypatch.setattr(Server, "load", untold)
+    moment = watch().look()
+    assert (moment.state, moment.load, moment.memory) == ("untold", None, Resident(3 << 30, 0))
 
 
 def test_metrics_are_summed_over_their_labels() -> None:

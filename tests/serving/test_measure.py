@@ -218,6 +218,12 @@ def test_planted_faults_are_told_apart(bench: Bench, fault: dict[str, Any], outc
     assert run.arms[0].effective_context_absolute is None
 
 
+def test_a_server_without_a_template_is_asked_in_plain_text_and_it_is_told(bench: Bench) -> None:
+    bench.faults = [{"template": False}]
+    (arm,) = bench.measure(replace(SMALL, form="chat"), arms=("shipped",)).arms
+    assert [one.where["form"] for one in arm.findings if one.code == "asked_in_plain_text"] == ["completion"]
+
+
 @pytest.mark.parametrize("thinks", ["switch", "begins"])
 def test_thinking_is_switched_off_and_said_to_be(bench: Bench, thinks: str) -> None:
     bench.faults = [{"thinks": thinks}]

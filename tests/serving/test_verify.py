@@ -29,6 +29,7 @@ class Server:
     fault: str = ""
     poisoned: bool = False
     longest: int = 0
+    has_logprobs: bool = True
 
     @property
     def client(self) -> Server:
@@ -58,7 +59,9 @@ class Server:
             decode_tokens_per_second=None,
             truncated=False,
             finish="length",
-            top_logprobs=((TokenChoice(9, " Paris", logprob), TokenChoice(8, " the", -3.0)),),
+            top_logprobs=((TokenChoice(9, " Paris", logprob), TokenChoice(8, " the", -3.0)),)
+            if self.has_logprobs
+            else (),
         )
 
 
@@ -122,6 +125,15 @@ def test_filling_is_exact_and_begins_as_the_model_begins() -> None:
         assert len(tokens) == count
         assert tokens.count(BOS) == 1
         assert tokens[0] == BOS
+
+
+def test_an_engine_without_probabilities_is_judged_by_its_words(plan: Plan) -> None:
+    assert difference(Probe("a", {}), Probe("a", {})) == 0.0
+    assert difference(Probe("a", {}), Probe("b", {})) == math.inf
+    server = Server()
+    server.has_logprobs = False
+    found = verify(cast(RunningServer, server), plan, unscaled=Probe(" Paris", {}))
+    assert (found.filled_tokens, found.rope_difference, found.findings) == (996, None, ())
 
 
 def test_answers_without_anything_in_common_differ_infinitely() -> None:

@@ -36,7 +36,7 @@ from ropewalk.tui.work import REACH_SEQUENCES, ReachRow
 from ropewalk.units import MIB, format_bytes, format_tokens_short, parse_size, parse_tokens
 
 _TONES = {"good": ("✓", "bold $success"), "bad": ("✗", "bold $error"), "open": ("?", "bold $primary")}
-_ENGINES = ("vllm", "llama-server", "transformers")
+_ENGINES = ("vllm", "llama-server", "llama-cpp-python", "transformers")
 _SEQUENCES = (1, 2, 4, 8, 16, 32)
 
 
