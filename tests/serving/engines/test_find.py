@@ -157,7 +157,9 @@ def test_llama_cpp_python_is_named_or_installed_and_never_picked_unasked(
         *("llama-cpp-python", "llama-cpp-python", "0.3.37"),
         str(named),
     )
-    assert with_devices(build) == build
+    assert with_devices(build).devices == ()
+    program(named, "warning: of CUDA\n  CUDA0: \n  CUDA1: ")
+    assert with_devices(build).devices == ("CUDA0", "CUDA1")
     with pytest.raises(EngineMissingError):
         pick_engine("llama-server")
     without_its_server = program(tmp_path / "python-without", "")

@@ -12,7 +12,8 @@ import pytest
 
 from ropewalk import core
 from ropewalk.errors import EngineFailedError, EngineMissingError
-from ropewalk.serving.engines import launch_spec, pick_engine
+from ropewalk.serving.engines import launch_spec, pick_engine, with_devices
+from ropewalk.serving.engines.find import _ASK_LIBRARY, run
 from ropewalk.serving.launcher import start
 from ropewalk.serving.live import Watch
 from ropewalk.serving.preflight import preflight
@@ -97,6 +98,13 @@ def test_the_whole_context_is_filled_and_recalled(build: EngineBuild, smollm2: P
     (arm,) = measurement.arms
     assert [cell.hits for cell in arm.cells] == [1]
     assert "asked_in_plain_text" in {finding.code for finding in arm.findings}
+
+
+def test_its_library_names_its_devices(build: EngineBuild) -> None:
+    said = run([build.path, "-I", "-c", _ASK_LIBRARY])
+    assert said is not None
+    assert "Traceback" not in said
+    assert "CPU" not in with_devices(build).devices
 
 
 def test_its_own_reason(build: EngineBuild, smollm2: Path, tmp_path: Path) -> None:

