@@ -15,7 +15,7 @@ from tests.cli import records
 from ropewalk.errors import CheckpointMissingError, EngineFailedError, RopewalkError, RunStoreError
 from ropewalk.inspector.records import Checkpoint, CheckpointFile
 from ropewalk.inspector.tensors import TensorTable
-from ropewalk.planner.records import Engine, MemoryTerm, Plan, PlanRequest
+from ropewalk.planner.records import Engine, Memory, MemoryTerm, Plan, PlanRequest, RankPlace
 from ropewalk.planner.rope.table import RopeTable
 from ropewalk.serving import events
 from ropewalk.serving.live import Moment
@@ -85,6 +85,17 @@ def opened(source: str = "models/Qwen3-8B", table: TensorTable | None = None) ->
     return Opened(source, checkpoint, inspection)
 
 
+def _over_stages(memory: Memory, request: PlanRequest) -> Memory:
+    """As many devices that hold alike as there are stages, dealt out to the nodes."""
+    count = request.pipeline_parallel
+    if count == 1:
+        return memory
+    (share,) = memory.per_device
+    places = (RankPlace(node=stage * request.nodes // count, stage=stage) for stage in range(count))
+    shares = (replace(share, device=f"gpu:{place.stage}", place=place) for place in places)
+    return replace(memory, per_device=tuple(shares))
+
+
 class FakeWork(Work):
     """Answers at once; ``asked`` are the requests that were planned."""
 
@@ -128,7 +139,8 @@ class FakeWork(Work):
             base.fit,
             usable_bytes=None if base.fit.budget_bytes is None else base.fit.budget_bytes * 92 // 100,
         )
-        return replace(base, request=request, context_len=request.context_len, fit=fit)
+        memory = _over_stages(base.memory, request)
+        return replace(base, request=request, context_len=request.context_len, fit=fit, memory=memory)
 
     def reach(self, opened: Opened, request: PlanRequest) -> tuple[ReachRow, ...]:
         if request.memory_bytes is None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from tests.report.render import render
 from tests.tui.conftest import SMALL, Drive, press, settle
 from tests.tui.doubles import FakeWork
 from textual.pilot import Pilot
@@ -27,6 +30,17 @@ def words(pilot: Pilot[None], selector: str) -> str:
 def drawn(pilot: Pilot[None], widget: type[MemoryBar | WorkBar | MaskPicture | LogSlider]) -> list[str]:
     """The lines of a widget that draws itself."""
     return str(pilot.app.screen.query_one(widget).render()).splitlines()
+
+
+def shows(pilot: Pilot[None], selector: str) -> bool:
+    """Whether a part is there to be seen."""
+    return bool(pilot.app.screen.query_one(selector).display)
+
+
+def shown(pilot: Pilot[None], selector: str) -> list[str]:
+    """The lines of a part that shows what the pages show, too."""
+    page: Any = pilot.app.screen.query_one(selector, Static).content
+    return render(page).splitlines()
 
 
 async def choose(pilot: Pilot[None], name: str, key: str = "right") -> None:
@@ -100,6 +114,23 @@ def test_every_choice_changes_the_request(drive: Drive, doing: FakeWork) -> None
     assert asked[3].allow_unvalidated
     assert (asked[4].device, asked[4].memory_bytes) == ("cpu", 64 * GIB)
     assert asked[5].engine == "llama-server"
+
+
+def test_several_ranks_are_bars_by_node(drive: Drive, doing: FakeWork) -> None:
+    async def script(pilot: Pilot[None]) -> None:
+        assert not shows(pilot, "#ranks-panel")
+        await choose(pilot, "stages")
+        assert shows(pilot, "#ranks-panel")
+        assert shown(pilot, "#ranks")[0].startswith("gpu:0 ██")
+        assert "gpu:1" in shown(pilot, "#ranks")[0]
+        await choose(pilot, "nodes")
+        first, second = shown(pilot, "#ranks")[:2]
+        assert first.startswith("node 0  gpu:0")
+        assert second.startswith("node 1  gpu:1")
+        assert drawn(pilot, MemoryBar)[1].endswith("of 96.00 GiB")
+
+    drive(script, place="plan")
+    assert (doing.asked[-1].pipeline_parallel, doing.asked[-1].nodes) == (2, 2)
 
 
 def test_a_plan_that_does_not_fit_says_so_first(drive: Drive) -> None:

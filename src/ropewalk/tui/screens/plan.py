@@ -18,6 +18,7 @@ from ropewalk.findings import by_severity
 from ropewalk.planner.records import MemoryTerm, Plan, PlanRequest
 from ropewalk.report.command import fold
 from ropewalk.report.plan import rope_words
+from ropewalk.report.ranks import rank_grid
 from ropewalk.report.verdict import verdict
 from ropewalk.tui.length import plan_marks, slider_range
 from ropewalk.tui.screens.base import RecordScreen
@@ -38,6 +39,7 @@ from ropewalk.units import MIB, format_bytes, format_tokens_short, parse_size, p
 _TONES = {"good": ("✓", "bold $success"), "bad": ("✗", "bold $error"), "open": ("?", "bold $primary")}
 _ENGINES = ("vllm", "llama-server", "llama-cpp-python", "transformers")
 _SEQUENCES = (1, 2, 4, 8, 16, 32)
+_RANKS = (1, 2, 4, 8)
 
 
 class PlanScreen(RecordScreen):
@@ -70,7 +72,9 @@ class PlanScreen(RecordScreen):
             yield Choice("KV", id="cache")
             yield Choice("device", id="device")
             yield Entry("memory", _size_or_none, id="memory", placeholder="no limit")
-            yield Choice("parallel", [(count, f"TP {count}") for count in (1, 2, 4, 8)], id="parallel")
+            yield Choice("shards", [(count, f"TP {count}") for count in _RANKS], id="parallel")
+            yield Choice("stages", [(count, f"PP {count}") for count in _RANKS], id="stages")
+            yield Choice("nodes", [(count, str(count)) for count in _RANKS], id="nodes")
             yield Choice("beyond", [(False, "refused"), (True, "allowed")], id="unvalidated")
         yield Static(id="verdict")
         yield RecordList(id="findings")
@@ -84,6 +88,7 @@ class PlanScreen(RecordScreen):
                     yield Panel("What fits", Static(id="reach"), id="reach-panel")
                     yield Panel("Rope", Static(id="rope"), id="rope-panel")
                     yield Panel("Mask: live cells of one head", MaskPicture(id="mask"), id="mask-panel")
+            yield Panel("Ranks", Static(id="ranks"), id="ranks-panel")
             yield Panel("Command", Static(id="command"), id="command-panel")
 
     def show(self, desk: Desk) -> None:
@@ -107,6 +112,8 @@ class PlanScreen(RecordScreen):
             "cache": request.cache_type_k,
             "device": request.device,
             "parallel": request.tensor_parallel,
+            "stages": request.pipeline_parallel,
+            "nodes": request.nodes,
             "unvalidated": request.allow_unvalidated,
         }
         types = [(name, name) for name in self.ropewalk.doing.cache_types(request.engine)]
@@ -144,6 +151,10 @@ class PlanScreen(RecordScreen):
         self.query_one("#terms", RecordList).show(term_lines(plan.memory))
         self.query_one(WorkBar).show(plan)
         self.query_one("#rope", Static).update(rope_page(plan))
+        several = len(plan.memory.per_device) > 1
+        self.query_one("#ranks-panel").display = several
+        if several:
+            self.query_one("#ranks", Static).update(rank_grid(plan))
         self.query_one("#command", Static).update(command_page(plan, self.size.width - 8))
         self.query_one("#memory-panel").border_subtitle = _cache_words(plan)
 
@@ -269,6 +280,8 @@ _WISHES: dict[str, Callable[[Desk, Any], dict[str, Any]]] = {
     "cache": lambda desk, value: {"cache_type_k": value, "cache_type_v": value},
     "sequences": lambda desk, value: {"num_sequences": value},
     "parallel": lambda desk, value: {"tensor_parallel": value},
+    "stages": lambda desk, value: {"pipeline_parallel": value},
+    "nodes": lambda desk, value: {"nodes": value},
     "unvalidated": lambda desk, value: {"allow_unvalidated": value},
 }
 SCREEN = PlanScreen

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from textual.content import Content
 from textual.widget import Widget
 
-from ropewalk.planner.records import Memory, MemoryTerm, Plan
+from ropewalk.planner.records import DeviceShare, Memory, MemoryTerm, Plan
 from ropewalk.report.layout import common_unit, in_unit
 from ropewalk.report.plan import term_name
 from ropewalk.report.verdict import needed_low, span
@@ -65,9 +65,21 @@ class MemoryBar(Widget):
 
 
 def capacity(plan: Plan) -> int | None:
-    """What all devices of the plan have together."""
-    budget = plan.fit.budget_bytes
-    return None if budget is None else budget * max(1, len(plan.memory.per_device))
+    """What all devices of the plan have together; host memory beside them is not counted."""
+    budget, sizes = plan.fit.budget_bytes, plan.request.node_memory_bytes
+    if budget is None:
+        return None
+    return sum(sizes[share.place.node] if sizes and share.place else budget for share in _judged(plan))
+
+
+def _usable(plan: Plan) -> int:
+    """What the engine may use of that."""
+    usable = plan.fit.usable_bytes or 0
+    return sum((share.place and share.place.budget_bytes) or usable for share in _judged(plan))
+
+
+def _judged(plan: Plan) -> list[DeviceShare]:
+    return [share for share in plan.memory.per_device if share.fits is not None]
 
 
 def stacked(plan: Plan, width: int) -> Content:
@@ -101,10 +113,9 @@ def in_words(plan: Plan) -> Content:
     """``33.3 to 36.1 GiB needed · 44.16 GiB usable of 48.00 GiB · 8.0 GiB free``."""
     low, high = needed_low(plan.memory), plan.memory.high_bytes
     parts = [f"{span(low, high)} needed"]
-    fit, devices = plan.fit, max(1, len(plan.memory.per_device))
-    if fit.budget_bytes is not None:
-        usable = fit.usable_bytes or fit.budget_bytes
-        parts.append(f"{format_bytes(usable * devices)} usable of {format_bytes(fit.budget_bytes * devices)}")
+    room = capacity(plan)
+    if room is not None:
+        parts.append(f"{format_bytes(_usable(plan))} usable of {format_bytes(room)}")
     return Content.styled(" · ".join(parts), "$grey")
 
 
