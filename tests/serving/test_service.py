@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 from ropewalk import core
-from ropewalk.errors import UsageError
+from ropewalk.errors import EngineMissingError, UsageError
 from ropewalk.inspector.records import Inspection
 from ropewalk.planner.records import Plan
 from ropewalk.serving import service as service_module
 from ropewalk.serving.launcher import RunningServer
+from ropewalk.serving.leftovers import Leftovers
 from ropewalk.serving.live import Watch
 from ropewalk.serving.preflight import PreflightError, PreflightItem
 from ropewalk.serving.process import is_alive
@@ -28,6 +29,24 @@ pytestmark = pytest.mark.engine
 @pytest.fixture(scope="module")
 def inspection(smollm2: Path) -> Inspection:
     return core.inspect(smollm2)
+
+
+@pytest.fixture(autouse=True)
+def nothing_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What other tests kill at the same time is not of this machine."""
+    monkeypatch.setattr("ropewalk.serving.service.find_leftovers", Leftovers)
+
+
+def test_what_was_left_behind_is_told_first(
+    inspection: Inspection, settings: ServeSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = Leftovers(copies=(Path("/tmp/ropewalk-1-1-abcd"),))
+    monkeypatch.setattr("ropewalk.serving.service.find_leftovers", lambda: left)
+    told: list[str] = []
+    plan = core.plan(inspection, context_len=300)
+    with pytest.raises(EngineMissingError):
+        start_service(plan, inspection, replace(settings, engine_path="/no/engine"), say=told.append)
+    assert told == list(left.lines)
 
 
 @pytest.fixture
