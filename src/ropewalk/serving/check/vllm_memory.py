@@ -59,6 +59,7 @@ def memory_for(
         tensor_parallel=settings.tensor_parallel,
         pipeline_parallel=settings.pipeline_parallel,
         max_batched_tokens=settings.max_batched_tokens,
+        **settings.cut,
     )
     pricer = vllm.pricer(shape_of(inspection), request, machine)
     priced = pricer.price(served.served_len, 1)

@@ -20,6 +20,7 @@ from ropewalk.units import GIB
 _WITHOUT_LENGTH = 2048  # where a config states no length at all, config/model.py:2575
 ALLOW_LONG = "VLLM_ALLOW_LONG_MAX_MODEL_LEN"
 CPU_CACHE = "VLLM_CPU_KVCACHE_SPACE"
+PARTITION = "VLLM_PP_LAYER_PARTITION"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,8 @@ class VllmSettings:
 
     ``overrides`` is what reaches the config, ``meant`` the same with the rope flags that this version does
     not have any more. ``kv_cache_bytes`` is per device, by the flag or by the variable of the CPU backend,
-    which overrules it (platforms/cpu.py:323).
+    which overrules it (platforms/cpu.py:323). ``cut`` is how blocks and ranks are cut beside tensor and
+    pipeline parallel, by the names of a plan's request.
     """
 
     max_model_len: int | None
@@ -46,6 +48,7 @@ class VllmSettings:
     on_cpu: bool
     overrides: Mapping[str, Any]
     meant: Mapping[str, Any]
+    cut: Mapping[str, Any]
 
 
 def settings_of(parsed: Mapping[str, Any], env: Mapping[str, str], *, version: str | None) -> VllmSettings:
@@ -71,7 +74,22 @@ def settings_of(parsed: Mapping[str, Any], env: Mapping[str, str], *, version: s
         on_cpu=CPU_CACHE in env,
         overrides=overrides if versions.has(versions.ROPE_SCALING_FLAG_REMOVED, version) else meant,
         meant=meant,
+        cut=_cut(parsed, env),
     )
+
+
+def _cut(parsed: Mapping[str, Any], env: Mapping[str, str]) -> dict[str, Any]:
+    stages = env.get(PARTITION, "").split(",")
+    return {
+        "block_size": _count(parsed, "--block-size"),
+        "data_parallel": _count(parsed, "--data-parallel-size") or 1,
+        "decode_context_parallel": _count(parsed, "--decode-context-parallel-size") or 1,
+        "expert_parallel": bool(parsed.get("--enable-expert-parallel")),
+        "nodes": _count(parsed, "--nnodes") or 1,
+        "layer_partition": tuple(map(int, stages))
+        if all(word.strip().isdecimal() for word in stages)
+        else (),
+    }
 
 
 def _rope_flags(parsed: Mapping[str, Any]) -> dict[str, Any]:
