@@ -52,23 +52,24 @@ def measured(
 
 
 @pytest.mark.engine
-def test_a_base_model_recalls_in_completion_form(tmp_path: Path, gemma3: Path, embedded: EngineBuild) -> None:
-    """At 2k, 4k and 8k, though the file has no chat template: 8 of 9 when this was written.
+@pytest.mark.parametrize("depth", [0.1, 0.5, 0.9])
+def test_a_base_model_recalls_in_completion_form(
+    depth: float, tmp_path: Path, gemma3: Path, embedded: EngineBuild
+) -> None:
+    """3 of 3 at 2k, 4k and 8k, though the file has no chat template: one needle in each haystack.
 
-    The ninth gave the number of another needle: with one needle alone, or with another seed, it is another
-    question that goes wrong.
+    Where the questions of several depths share a haystack, each has the others' needles as distractors, and
+    one of nine was answered with another needle's number.
     """
     settings = MeasureSettings(
-        lengths=(2048, 4096, 8192), depths=(0.1, 0.5, 0.9), seed=2, form="completion", threads=1
+        lengths=(2048, 4096, 8192), depths=(depth,), haystack="noise", form="completion", threads=1
     )
     with RunStore(tmp_path / "runs.sqlite3") as store:
         run, trials = measured(store, gemma3, embedded, settings, target=8300)
     assert [finding.code for finding in run.arms[0].findings if finding.severity == "error"] == []
-    assert all(trial.reported_tokens == trial.length for trial in trials)
-    scores = by_length(trials)
-    assert [(score.length, score.trials) for score in scores] == [(2048, 3), (4096, 3), (8192, 3)]
-    assert min(score.hits for score in scores) >= 2
-    assert sum(score.hits for score in scores) >= 7
+    assert [(trial.length, trial.reported_tokens, trial.outcome) for trial in trials] == [
+        (length, length, "hit") for length in (2048, 4096, 8192)
+    ]
 
 
 @pytest.mark.engine
