@@ -13,11 +13,13 @@ when it is first asked for. In a notebook the records show as pages.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
 from ropewalk._version import __version__
 
+TYPE_CHECKING = False  # as type checkers know it; the module typing is a third of what importing this costs
 if TYPE_CHECKING:
+    from typing import Any
+
     from ropewalk.core import attend, check, inspect, measure, plan, serve
     from ropewalk.errors import (
         CheckpointError,

@@ -18,7 +18,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from ropewalk.serving.process import LargeProcess, is_alive, lives, process_of, send
+from ropewalk.serving.holders import LargeProcess, process_of
+from ropewalk.serving.process import is_alive, lives, send
 from ropewalk.serving.warden import MARK
 from ropewalk.units import format_bytes
 

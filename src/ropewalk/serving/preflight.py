@@ -19,9 +19,9 @@ from ropewalk.planner.rope.versions import RULES, has, parse_version
 from ropewalk.serving.devices import find_devices
 from ropewalk.serving.engines import with_devices
 from ropewalk.serving.engines.known_flags import known_flags, unknown_flags
+from ropewalk.serving.holders import largest_process
 from ropewalk.serving.members import nodes_here
 from ropewalk.serving.ports import require_free
-from ropewalk.serving.process import largest_process
 from ropewalk.serving.reach import reach_checks
 from ropewalk.serving.records import LaunchSpec
 from ropewalk.serving.spread import HERE, Spread
