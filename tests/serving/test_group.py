@@ -14,8 +14,7 @@ import pytest
 from ropewalk.serving.engine_process import EngineProcess
 from ropewalk.serving.group import LostNode, Member, arguments_of, lost_node, running_nodes
 from ropewalk.serving.logtail import LogTail
-from ropewalk.serving.process import is_alive
-from ropewalk.serving.warden import wait_until
+from ropewalk.serving.process import is_alive, wait_until
 
 PAUSE = "import signal; signal.pause()"
 Group = Callable[..., EngineProcess]

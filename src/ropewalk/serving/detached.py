@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,13 +10,12 @@ from typing import TYPE_CHECKING
 
 from ropewalk import jsonio
 from ropewalk.errors import EngineTimeoutError, UsageError
-from ropewalk.serving.process import birth, descendants, is_alive, send
+from ropewalk.serving.process import birth, descendants, is_alive, send, wait_until
 
 if TYPE_CHECKING:
     from ropewalk.serving.launcher import RunningServer
 
 _STOP_SECONDS = 30.0  # the warden kills what has not stopped after its own grace
-_POLL_SECONDS = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,12 +121,7 @@ def stop_detached(server: DetachedServer) -> None:
 
 
 def _gone(server: DetachedServer) -> bool:
-    deadline = time.monotonic() + _STOP_SECONDS
-    while _runs(server):
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(_POLL_SECONDS)
-    return True
+    return wait_until(lambda: not _runs(server), _STOP_SECONDS)
 
 
 def _runs(server: DetachedServer) -> bool:

@@ -19,8 +19,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from ropewalk.serving.process import in_words
-from ropewalk.serving.warden import STOP_SIGNALS, die_with_parent, signal_pipe, wait_until
+from ropewalk.serving.process import in_words, wait_until
+from ropewalk.serving.warden import STOP_SIGNALS, die_with_parent, signal_pipe
 
 CAUSE_SECONDS = 2.0  # between a node that ends in peace and the one whose death it noticed
 _RUNS = re.compile(r"^group: node (\d+) at (\S+) is process (\d+); its log: (.+)$")

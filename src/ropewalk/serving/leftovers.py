@@ -13,18 +13,17 @@ import shutil
 import signal
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from ropewalk.serving.holders import LargeProcess, process_of
-from ropewalk.serving.process import is_alive, lives, send
+from ropewalk.serving.process import is_alive, lives, send, wait_until
 from ropewalk.serving.warden import MARK
 from ropewalk.units import format_bytes
 
 _COPY = re.compile(r"ropewalk-(\d+-\w+)-\w+$")
-_GRACE_SECONDS, _POLL_SECONDS = 5.0, 0.05
+_GRACE_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +58,7 @@ def clear_leftovers(found: Leftovers) -> None:
     """End the processes, first kindly, and remove the copies."""
     pids = [process.pid for process in found.processes]
     send(pids, signal.SIGTERM)
-    deadline = time.monotonic() + _GRACE_SECONDS
-    while any(map(is_alive, pids)) and time.monotonic() < deadline:
-        time.sleep(_POLL_SECONDS)
+    wait_until(lambda: not any(map(is_alive, pids)), _GRACE_SECONDS)
     send([pid for pid in pids if is_alive(pid)], signal.SIGKILL)
     for folder in found.copies:
         shutil.rmtree(folder, ignore_errors=True)

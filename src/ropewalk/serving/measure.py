@@ -150,7 +150,7 @@ def _measure(session: Session, start: StartServer) -> Measurement:
     except KeyboardInterrupt:
         status = "interrupted"
     finally:
-        session.note(status=status, finished=_now() if status == "finished" else None)
+        session.note(status=status, finished=utc_now() if status == "finished" else None)
     return session.store.load(session.run_id)
 
 
@@ -190,7 +190,7 @@ def _new_frame(
     weights: str,
     settings: MeasureSettings,
 ) -> Measurement:
-    created = _now()
+    created = utc_now()
     return Measurement(
         run_id=f"{created[:16].replace('-', '').replace(':', '').replace('T', '-')}-{secrets.token_hex(2)}",
         status="running",
@@ -257,5 +257,6 @@ def _double_finding(arm: Arm, same: Arm) -> Finding:
     )
 
 
-def _now() -> str:
+def utc_now() -> str:
+    """The moment as records have it: UTC in ISO 8601, to the second."""
     return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

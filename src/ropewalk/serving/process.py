@@ -9,9 +9,11 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 
 _LINUX = sys.platform == "linux"
+_POLL_SECONDS = 0.02
 
 
 def descendants(pid: int) -> tuple[int, ...]:
@@ -71,6 +73,14 @@ def send(pids: Iterable[int], number: signal.Signals) -> None:
             os.kill(pid, number)
         except ProcessLookupError:
             pass
+
+
+def wait_until(happened: Callable[[], bool], seconds: float) -> bool:
+    """Wait at most so long for something to happen; whether it has."""
+    deadline = time.monotonic() + seconds
+    while not (has_happened := happened()) and time.monotonic() < deadline:
+        time.sleep(_POLL_SECONDS)
+    return has_happened
 
 
 def in_words(status: int) -> str:

@@ -20,15 +20,13 @@ import select
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Sequence
 
-from ropewalk.serving.process import descendants, is_alive, own_mark, send
+from ropewalk.serving.process import descendants, is_alive, own_mark, send, wait_until
 
 MARK = "ROPEWALK_WARDEN"  # in the environment of all that the engine begins
 KILL_SECONDS = 5.0  # how long a killed process may take to leave the process table
 _TERM_SECONDS = 1.0  # workers that outlive their server had its word to stop already
-_POLL_SECONDS = 0.02
 STOP_SIGNALS = {signal.SIGTERM, signal.SIGINT}
 _PR_SET_PDEATHSIG = 1  # Linux, include/uapi/linux/prctl.h
 _PR_SET_CHILD_SUBREAPER = 36
@@ -110,13 +108,6 @@ def _end(engine: subprocess.Popen[bytes], grace_seconds: float) -> None:
     wait_until(lambda: not _living(engine, workers), _TERM_SECONDS)
     send(_living(engine, family), signal.SIGKILL)
     wait_until(lambda: not _living(engine, family), KILL_SECONDS)
-
-
-def wait_until(happened: Callable[[], bool], seconds: float) -> None:
-    """Wait at most so long for something to happen."""
-    deadline = time.monotonic() + seconds
-    while not happened() and time.monotonic() < deadline:
-        time.sleep(_POLL_SECONDS)
 
 
 def _living(engine: subprocess.Popen[bytes], family: set[int]) -> list[int]:

@@ -24,10 +24,10 @@ from ropewalk.serving.install import engines_dir
 from ropewalk.serving.launcher import RunningServer, start
 from ropewalk.serving.ports import free_port
 from ropewalk.serving.preflight import PreflightItem, preflight
+from ropewalk.serving.process import wait_until
 from ropewalk.serving.records import EngineBuild
 from ropewalk.serving.report import term_of
 from ropewalk.serving.shares_seen import share_findings
-from ropewalk.serving.warden import wait_until
 from ropewalk.units import MIB
 
 pytestmark = pytest.mark.slow

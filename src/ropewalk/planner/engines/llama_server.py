@@ -88,7 +88,14 @@ def pricer(shape: ModelShape, request: PlanRequest, machine: Machine) -> LlamaPr
         rows=tuple(_rows(group, key, value) for group in shape.layers),
         places=places_of(shape, request, spots),
         graph=graph_of(shape, key, value),
+        draft_graph=_draft_graph(shape),
     )
+
+
+def _draft_graph(shape: ModelShape) -> Graph | None:
+    """Of a draft that is a model of its own; its cache is f16."""
+    model, f16 = shape.draft and shape.draft.model, CACHE_TYPES["f16"]
+    return graph_of(model, f16, f16) if model else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +112,7 @@ class LlamaPricer:
     rows: tuple[Row, ...]
     places: tuple[Place, ...]
     graph: Graph
+    draft_graph: Graph | None
 
     @property
     def step(self) -> int:
@@ -245,12 +253,10 @@ class LlamaPricer:
             for group in draft.layers
         )
         logits = slots.num_slots * 4 * (draft.model or self.shape).vocab_size
-        if draft.model is None:
+        if self.draft_graph is None:
             low, size, high = cache, cache + logits, cache + logits + compute.high
         else:
-            own = compute_buffer(
-                graph_of(draft.model, f16, f16), slots, flash=self.request.flash_attn != "off"
-            )
+            own = compute_buffer(self.draft_graph, slots, flash=self.request.flash_attn != "off")
             rest = draft.weights_bytes + cache + logits
             low, size, high = (rest + count for count in (own.low, own.bytes, own.high))
         return [

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from ropewalk.serving.campaign.tasks import Task, TaskRecord, task_of
 from ropewalk.serving.devices import find_devices
 from ropewalk.serving.engines import pick_engine
 from ropewalk.serving.here import Here
-from ropewalk.serving.measure import Begun, begin
+from ropewalk.serving.measure import Begun, begin, utc_now
 from ropewalk.serving.pace import pace_of
 from ropewalk.serving.records import ArmResult, EngineBuild, Measurement, NodeSeen, RunStatus, Trial
 from ropewalk.serving.schedule import open_steps
@@ -109,8 +108,9 @@ class Campaign:
         except KeyboardInterrupt:
             status = "interrupted"
         finally:
-            finished = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-            session.note(*self._remarks(), status=status, finished=finished if status == "finished" else None)
+            session.note(
+                *self._remarks(), status=status, finished=utc_now() if status == "finished" else None
+            )
         return session.store.load(session.run_id)
 
     def _tasks(self, engine_path: str | None) -> list[Task]:

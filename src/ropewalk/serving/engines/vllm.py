@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 from collections.abc import Sequence
 from pathlib import PurePath
 
@@ -104,8 +103,7 @@ def program(build: EngineBuild) -> tuple[str, ...]:
 
 def command_of(spec: LaunchSpec) -> str:
     """The command line for a person's shell."""
-    settings = [f"{name}={shlex.quote(value)}" for name, value in spec.env.items()]
-    return " ".join([*settings, shlex.join(("vllm", *spec.argv))])
+    return vllm_nodes.typed("vllm", spec.argv, spec.env)
 
 
 def served_name(argv: Sequence[str]) -> str:

@@ -7,7 +7,7 @@ vLLM 0.32, engine/arg_utils.py: ``--nnodes``, ``--node-rank``, ``--master-addr``
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ropewalk.errors import UsageError
@@ -71,6 +71,10 @@ def with_ray(spec: LaunchSpec, address: str | None) -> LaunchSpec:
 def _node(spec: LaunchSpec, node: int, addresses: Sequence[str], port: int, program: str) -> NodeLaunch:
     argv = (*spec.argv, *node_flags(num_nodes=len(addresses), node=node, head=addresses[0], port=port))
     env = {**spec.env, "VLLM_HOST_IP": addresses[node]}
+    return NodeLaunch(node, addresses[node], program, argv, env, typed(program, argv, env))
+
+
+def typed(program: str, argv: Sequence[str], env: Mapping[str, str]) -> str:
+    """A command line for a person's shell; ``program`` as it is typed there."""
     settings = [f"{name}={shlex.quote(value)}" for name, value in env.items()]
-    command = " ".join([*settings, program, shlex.join(argv)])
-    return NodeLaunch(node, addresses[node], program, argv, env, command)
+    return " ".join([*settings, program, shlex.join(argv)])
