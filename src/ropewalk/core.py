@@ -83,15 +83,7 @@ def plan(
     here = look_here(request.engine, path=engine_path)
     calibration = find_calibration(inspection, request, here, store=store or default_store_path())
     spread = Spread(addresses=tuple(node_addresses))
-    planned = plan_here(
-        inspection,
-        request,
-        here,
-        calibration=calibration,
-        spread=spread,
-        draft=inspect(request.draft) if request.draft else None,
-        projector=inspect(request.projector) if request.projector else None,
-    )
+    planned = plan_here(inspection, request, here, calibration=calibration, spread=spread)
     if not confirm:
         return planned
     from ropewalk.serving.oracle import confirm_plan

@@ -263,6 +263,8 @@ def test_settings_name_no_file_and_no_program_of_their_own(running: Running) -> 
         ({"haystack": "/etc/passwd"}, 403, "path_not_allowed"),
         ({"haystack": "nothing.txt"}, 404, "checkpoint_missing"),
         ({"plan": {"context_len": 1}}, 422, "usage"),
+        ({"plan": {"draft": "/etc/passwd"}}, 403, "path_not_allowed"),
+        ({"plan": {"projector": "nothing.gguf"}}, 404, "checkpoint_missing"),
         ({"plan": {"engine_path": "/bin/sh"}}, 422, "usage"),
         ({"plan": {"num_sequences": "two"}}, 422, "usage"),
         ({"store": "x"}, 422, "usage"),

@@ -15,6 +15,7 @@ from ropewalk.inspector.records import Inspection
 from ropewalk.planner.machine import Machine
 from ropewalk.planner.records import PlanRequest
 from ropewalk.serving import here as here_module
+from ropewalk.serving.arms import plan_arm
 from ropewalk.serving.devices import Device
 from ropewalk.serving.here import Here, here_for, look_here, machine_of, plan_here
 from ropewalk.serving.records import EngineBuild
@@ -101,3 +102,23 @@ def test_a_plan_for_a_gpu_is_not_given_to_an_engine_without(qwen3: Inspection) -
     assert elsewhere.launch is not None
     assert "--gpu-memory-utilization" in elsewhere.launch.argv
     assert elsewhere.memory.kv.block_size == 16
+
+
+def test_what_a_request_names_beside_the_checkpoint_is_priced_wherever_it_is_planned(
+    qwen3: Inspection,
+) -> None:
+    """By a plan and by an arm of a measurement alike; ``read`` is asked for nothing else."""
+    asked: list[str] = []
+
+    def read(source: str) -> Inspection:
+        asked.append(source)
+        return inspect(source)
+
+    here, source = Here(VLLM, (CPU,)), qwen3.checkpoint.source
+    alone = plan_here(qwen3, PlanRequest(4096, "vllm"), here, read=read)
+    assert (alone.memory.term("draft_model"), asked) == (None, [])
+    drafted = plan_here(qwen3, PlanRequest(4096, "vllm", draft=source), here, read=read)
+    assert drafted.memory.term("draft_model") is not None
+    assert asked == [source]
+    arm = plan_arm(qwen3, "shipped", context_len=4096, here=here, options={"draft": source})
+    assert arm.plan.memory.term("draft_model") == drafted.memory.term("draft_model")

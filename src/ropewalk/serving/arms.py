@@ -9,7 +9,7 @@ from typing import Any
 from ropewalk.inspector.records import Inspection
 from ropewalk.planner.plan import make_plan
 from ropewalk.planner.records import Plan, PlanRequest, RopeDecision
-from ropewalk.serving.here import Here, machine_of
+from ropewalk.serving.here import Here, companions, machine_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ def plan_arm(
     if cache_type:
         fields |= {"cache_type_k": cache_type, "cache_type_v": cache_type}
     request = PlanRequest(context_len=length, engine=here.build.engine, arm=rope, **fields)
-    plan = make_plan(inspection, request, machine=machine_of(request, here))
+    plan = make_plan(inspection, request, machine=machine_of(request, here), **companions(request))
     return Arm(name, _label(rope, plan.rope) + (f", {cache_type} cache" if cache_type else ""), plan)
 
 

@@ -25,10 +25,10 @@ _OPTIONS = (
     "cache_type_k", "cache_type_v", "tensor_parallel", "pipeline_parallel", "max_batched_tokens", "batch",
     "ubatch", "flash_attn", "swa_full", "gpu_layers", "mtp",
 )  # fmt: skip
-# And where it is cut over several devices; left out of the key where it is not.
+# And where it is cut over several devices or has company; left out of the key where it is not.
 _CUTS = (
     "data_parallel", "expert_parallel", "decode_context_parallel", "nodes", "layer_partition", "tensor_split",
-    "rpc_servers", "block_size",
+    "rpc_servers", "block_size", "draft", "projector",
 )  # fmt: skip
 
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import TypedDict
 
 from ropewalk.errors import EngineMissingError
+from ropewalk.inspector.checkpoint import open_checkpoint
+from ropewalk.inspector.inspection import inspect_checkpoint
 from ropewalk.inspector.records import Inspection
 from ropewalk.planner.calibration import Calibration
 from ropewalk.planner.machine import Machine
@@ -14,6 +18,8 @@ from ropewalk.serving.devices import Device, find_devices
 from ropewalk.serving.engines import launch_record, pick_engine, with_devices
 from ropewalk.serving.records import EngineBuild
 from ropewalk.serving.spread import HERE, Spread
+
+Read = Callable[[str], Inspection]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +54,24 @@ def here_for(build: EngineBuild | None) -> Here:
     return Here(build, devices)
 
 
+def _read(source: str) -> Inspection:
+    return inspect_checkpoint(open_checkpoint(source))
+
+
+class Companions(TypedDict):
+    """Checkpoints beside the one that is served, under the names that :func:`make_plan` takes them by."""
+
+    draft: Inspection | None
+    projector: Inspection | None
+
+
+def companions(request: PlanRequest, *, read: Read = _read) -> Companions:
+    """What the request names beside the checkpoint, inspected. Raises :class:`CheckpointError`."""
+    named = (request.draft, request.projector)
+    draft, projector = (read(source) if source else None for source in named)
+    return {"draft": draft, "projector": projector}
+
+
 def plan_here(
     inspection: Inspection,
     request: PlanRequest,
@@ -55,8 +79,7 @@ def plan_here(
     *,
     calibration: Calibration | None = None,
     spread: Spread = HERE,
-    draft: Inspection | None = None,
-    projector: Inspection | None = None,
+    read: Read = _read,
 ) -> Plan:
     """Plan for what is here, with the command for it.
 
@@ -64,7 +87,7 @@ def plan_here(
     else the processor; without a GPU vLLM is planned for one elsewhere, unless the vLLM that is installed
     serves on the processor. A budget larger than the device is for another machine. ``calibration`` is
     :func:`ropewalk.serving.calibrate.find_calibration`'s; ``spread`` has the addresses of several machines;
-    ``draft`` and ``projector`` are what the request names.
+    ``read`` inspects what the request names beside the checkpoint.
     """
     if request.engine_version is None and here.build is not None:
         request = replace(request, engine_version=here.build.version)
@@ -72,8 +95,7 @@ def plan_here(
         inspection,
         request,
         machine=machine_of(request, here),
-        draft=draft,
-        projector=projector,
+        **companions(request, read=read),
         calibration=calibration,
     )
     return launch_record(plan, build=here.build, spread=spread)

@@ -24,7 +24,7 @@ from ropewalk.planner.plan import make_plan
 from ropewalk.planner.records import Plan
 from ropewalk.serving.client import Completion, ServerClient
 from ropewalk.serving.engines import launch_spec
-from ropewalk.serving.here import here_for, machine_of
+from ropewalk.serving.here import companions, here_for, machine_of
 from ropewalk.serving.launcher import RunningServer, start
 from ropewalk.serving.records import LaunchSpec
 from ropewalk.serving.report import ServerReport
@@ -86,7 +86,7 @@ def ask_unscaled(
     machine = machine_of(request, here_for(spec.build))
     planned, twin = (
         launch_spec(one, build=spec.build, model=spec.model, host=spec.host, port=0, threads=threads)
-        for one in (plan, make_plan(inspection, request, machine=machine))
+        for one in (plan, make_plan(inspection, request, machine=machine, **companions(request)))
     )
     twin = replace(twin, argv=(*twin.argv, *spec.argv[len(planned.argv) :]))
     twin_log = log_path.with_name(f"{log_path.stem}-unscaled{log_path.suffix}")

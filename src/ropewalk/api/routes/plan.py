@@ -22,13 +22,6 @@ def plan(body: Annotated[PlanBody, Depends(body_of(PlanBody))], state: UseState)
 
     That it does not fit, or is refused, is an answer like any other: see `fit`, `rope` and `findings`.
     """
-    sources, request = state.sources, state.sources.allowed(body.request)
-    return answer(
-        plan_here(
-            sources.inspect(body.checkpoint),
-            request,
-            state.surroundings.of(request.engine),
-            draft=sources.inspect(request.draft) if request.draft else None,
-            projector=sources.inspect(request.projector) if request.projector else None,
-        )
-    )
+    read, request = state.sources.inspect, state.sources.allowed(body.request)
+    here = state.surroundings.of(request.engine)
+    return answer(plan_here(read(body.checkpoint), request, here, read=read))

@@ -119,10 +119,10 @@ def checked_settings(settings: MeasureSettings, sources: Sources) -> MeasureSett
     """The same with what names a file, or is passed on unseen, checked. Raises :class:`UsageError`."""
     if settings.haystack not in _HAYSTACKS:
         settings = replace(settings, haystack=sources.file(settings.haystack))
-    return replace(settings, plan=_checked_plan(settings.plan))
+    return replace(settings, plan=_checked_plan(settings.plan, sources))
 
 
-def _checked_plan(plan: dict[str, Any]) -> dict[str, Any]:
+def _checked_plan(plan: dict[str, Any], sources: Sources) -> dict[str, Any]:
     from pydantic import ValidationError
 
     known = {field.name for field in fields(PlanRequest)} - _OF_THE_ARM
@@ -132,7 +132,7 @@ def _checked_plan(plan: dict[str, Any]) -> dict[str, Any]:
             where={"field": "settings.plan", "names": unknown},
         )
     try:
-        request = from_data(PlanRequest, {"context_len": 1, "engine": "vllm", **plan})
+        request = sources.allowed(from_data(PlanRequest, {"context_len": 1, "engine": "vllm", **plan}))
     except ValidationError as error:
         faults = error.errors(include_input=False, include_url=False)
         raise wrong_input(faults, part="settings.plan") from None
