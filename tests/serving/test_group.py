@@ -70,6 +70,12 @@ def wait_for(fifo: Path, count: int = 1) -> None:
         fifo.read_text()
 
 
+def both_pids(log: Path) -> list[int]:
+    """The processes of two nodes; one may speak before the group has written that it runs."""
+    wait_until(lambda: len(running_nodes(lines_of(log))) == 2, 20.0)
+    return [node.pid for node in running_nodes(lines_of(log))]
+
+
 def test_a_killed_node_is_named_whatever_the_first_says(group: Group, fifo: Path, tmp_path: Path) -> None:
     """vLLM 0.32.0: node 0 ends with status 0 when node 2 of 3 is killed, node 1 waits on."""
     ready = tmp_path / "ready"
@@ -117,7 +123,7 @@ def test_stop_ends_every_node_and_loses_none(group: Group, fifo: Path, tmp_path:
     said = f"open({str(fifo)!r}, 'w').close(); {PAUSE}"
     process = group(said, said)
     wait_for(fifo)
-    pids = [node.pid for node in running_nodes(lines_of(tmp_path / "log"))]
+    pids = both_pids(tmp_path / "log")
     process.stop()
     assert len(pids) == 2
     assert not any(map(is_alive, pids))
@@ -131,7 +137,7 @@ def test_whoever_of_those_that_watch_is_killed_no_node_is_left(
 ) -> None:
     process = group(PAUSE, f"open({str(fifo)!r}, 'w').close(); {PAUSE}")
     wait_for(fifo)
-    pids = [node.pid for node in running_nodes(lines_of(tmp_path / "log"))]
+    pids = both_pids(tmp_path / "log")
     os.kill(process.pid if which == "group" else process.warden_pid, signal.SIGKILL)
     assert process.wait(20)
     wait_until(lambda: not any(map(is_alive, pids)), 20)
