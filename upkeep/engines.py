@@ -25,21 +25,21 @@ if __name__ == "__main__":
     sys.path[0] = str(ROOT)  # instead of this folder
 
 from tests.inspector.made import QWEN3_8B  # noqa: E402
-from tests.serving.oracle.models import FAMILIES  # noqa: E402
+from tests.serving.dry_run.models import FAMILIES  # noqa: E402
 
 from ropewalk import core  # noqa: E402
+from ropewalk.checking.flags import flag_set  # noqa: E402
 from ropewalk.cli.demo import demo_model  # noqa: E402
 from ropewalk.errors import EngineError  # noqa: E402
 from ropewalk.planner.records import Plan  # noqa: E402
-from ropewalk.serving.check.flags import flag_set  # noqa: E402
-from ropewalk.serving.embedded_flags import FLAGS  # noqa: E402
+from ropewalk.serving.dry_run.answer import EngineAnswer  # noqa: E402
+from ropewalk.serving.dry_run.confirm import confirmed  # noqa: E402
 from ropewalk.serving.engines import launch_spec, pick_engine  # noqa: E402
 from ropewalk.serving.engines.find import interpreter_of  # noqa: E402
+from ropewalk.serving.engines.llama_cpp.dry_run import ask_llama  # noqa: E402
+from ropewalk.serving.engines.llama_cpp.embedded_flags import FLAGS  # noqa: E402
+from ropewalk.serving.engines.vllm.dry_run import ask_many, read_answer  # noqa: E402
 from ropewalk.serving.install import make_vllm_cpu  # noqa: E402
-from ropewalk.serving.oracle.answer import EngineAnswer  # noqa: E402
-from ropewalk.serving.oracle.confirm import confirmed  # noqa: E402
-from ropewalk.serving.oracle.llama import ask_llama  # noqa: E402
-from ropewalk.serving.oracle.vllm import ask_many, read_answer  # noqa: E402
 from ropewalk.serving.records import EngineBuild  # noqa: E402
 
 GEMMA3: dict[str, Any] = {

@@ -20,6 +20,7 @@ TYPE_CHECKING = False  # as type checkers know it; the module typing is a third 
 if TYPE_CHECKING:
     from typing import Any
 
+    from ropewalk.checking.records import CheckResult
     from ropewalk.core import attend, check, inspect, measure, plan, serve
     from ropewalk.errors import (
         CheckpointError,
@@ -38,12 +39,11 @@ if TYPE_CHECKING:
     from ropewalk.findings import Finding
     from ropewalk.inspector.records import Fact, Inspection, LayerGroup
     from ropewalk.lab.records import Attention
+    from ropewalk.measuring.settings import MeasureSettings
     from ropewalk.planner.records import Fit, Memory, MemoryTerm, Plan, PlanRequest, RopeDecision
-    from ropewalk.serving.check.records import CheckResult
     from ropewalk.serving.preflight import PreflightError
     from ropewalk.serving.records import ArmResult, Comparison, LaunchSpec, Measurement, RecallCell
     from ropewalk.serving.service import ServeSettings, Service
-    from ropewalk.serving.settings import MeasureSettings
 
 __all__ = [
     "ArmResult",

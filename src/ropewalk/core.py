@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Any
 from ropewalk.errors import EngineMissingError, UsageError
 
 if TYPE_CHECKING:
+    from ropewalk.checking import CheckResult
+    from ropewalk.checking.log_report import LogReport
+    from ropewalk.doctor import Doctor
     from ropewalk.emit import Kind
     from ropewalk.inspector.records import Checkpoint, Inspection
     from ropewalk.lab.records import Attention, Kernels
+    from ropewalk.measuring.cluster.settings import CampaignSettings
     from ropewalk.planner.machine import Machine
     from ropewalk.planner.records import Engine, Plan
     from ropewalk.planner.rope.table import RopeTable
-    from ropewalk.serving.campaign.settings import CampaignSettings
-    from ropewalk.serving.check import CheckResult
-    from ropewalk.serving.doctor import Doctor
-    from ropewalk.serving.logreport import LogReport
     from ropewalk.serving.records import Measurement
     from ropewalk.serving.service import ServeSettings, Service
 
@@ -66,17 +66,17 @@ def plan(
 
     ``options`` are the fields of :class:`ropewalk.planner.records.PlanRequest`. Without ``engine`` a
     GGUF is planned for llama-server, everything else for vLLM; the version and the device are those found
-    here, see :func:`ropewalk.serving.here.plan_here`. ``confirm`` has the engine itself work out its memory
-    without reading weights, see :mod:`ropewalk.serving.oracle`. Where a run in ``store`` measured just this
+    here, see :func:`ropewalk.serving.host.probe.plan_here`. ``confirm`` has the engine itself work out its memory
+    without reading weights, see :mod:`ropewalk.serving.dry_run`. Where a run in ``store`` measured just this
     service on this machine, its speed is predicted. The commands of several machines have
     ``node_addresses``, names to replace without. Raises :class:`CheckpointError`, :class:`UsageError`, and
     :class:`EngineMissingError` for an ``engine_path`` that is none.
     """
+    from ropewalk.measuring.calibrate import find_calibration
+    from ropewalk.measuring.store import default_store_path
     from ropewalk.planner.records import PlanRequest
-    from ropewalk.serving.calibrate import find_calibration
-    from ropewalk.serving.here import look_here, plan_here
-    from ropewalk.serving.spread import Spread
-    from ropewalk.serving.store import default_store_path
+    from ropewalk.serving.host.probe import look_here, plan_here
+    from ropewalk.serving.topology import Spread
 
     inspection = _inspection(source)
     request = PlanRequest(context_len=context_len, engine=engine or default_engine(inspection), **options)
@@ -86,7 +86,7 @@ def plan(
     planned = plan_here(inspection, request, here, calibration=calibration, spread=spread)
     if not confirm:
         return planned
-    from ropewalk.serving.oracle import confirm_plan
+    from ropewalk.serving.dry_run import confirm_plan
 
     return confirm_plan(planned, build=here.build)
 
@@ -138,8 +138,8 @@ def check(
     ``machine`` what is known of the devices. Nothing is started. Raises :class:`CheckpointError`, and
     :class:`UsageError` for a command that starts neither engine.
     """
+    from ropewalk.checking import check_command, model_source
     from ropewalk.planner.machine import Machine
-    from ropewalk.serving.check import check_command, model_source
 
     words = (command,) if isinstance(command, str) else command
     if checkpoint is None:
@@ -165,9 +165,9 @@ def read_log(
     command's own model is read where that is on this machine. Raises :class:`CheckpointError`, and
     :class:`UsageError` for a file that is no such log.
     """
-    from ropewalk.serving.check import model_source
-    from ropewalk.serving.foreign_log import open_log
-    from ropewalk.serving.logreport import log_report
+    from ropewalk.checking import model_source
+    from ropewalk.checking.foreign_log import open_log
+    from ropewalk.checking.log_report import log_report
 
     log = open_log(Path(path))
     given = (command,) if isinstance(command, str) else command
@@ -221,15 +221,15 @@ def measure(
     """Serve each arm in turn and measure recall, memory and speed on identical prompts.
 
     ``arms``: ``shipped``, ``auto`` (what the plan decides), ``yarn:F``, ``unscaled``. ``settings`` are
-    the fields of :class:`ropewalk.serving.measure.MeasureSettings`; where cores are busy and no ``threads``
+    the fields of :class:`ropewalk.measuring.measure.MeasureSettings`; where cores are busy and no ``threads``
     are given, the engine takes as many as are idle. The run is written to the store as it goes; ``resume``
     continues one. ``on`` has each arm measured as a task of its own, here or on a cluster: see
-    :class:`ropewalk.serving.campaign.settings.CampaignSettings`. Raises :class:`CheckpointError`,
+    :class:`ropewalk.measuring.cluster.settings.CampaignSettings`. Raises :class:`CheckpointError`,
     :class:`EngineError`.
     """
-    from ropewalk.serving.campaign.settings import CampaignSettings
-    from ropewalk.serving.measure import MeasureSettings
-    from ropewalk.serving.store import RunStore, default_store_path
+    from ropewalk.measuring.cluster.settings import CampaignSettings
+    from ropewalk.measuring.measure import MeasureSettings
+    from ropewalk.measuring.store import RunStore, default_store_path
 
     inspection = inspect(source)
     campaign = CampaignSettings(on) if isinstance(on, str) else on
@@ -298,7 +298,7 @@ def time_kernels(source: Source | Inspection, *, up_to: int, device: str | None 
 
 def doctor() -> Doctor:
     """What this machine can serve: engines with their versions, how to get the others, devices, memory."""
-    from ropewalk.serving.doctor import examine
+    from ropewalk.doctor import examine
 
     return examine()
 
@@ -314,10 +314,10 @@ def _measure(
     from ropewalk.serving.engines import pick_engine
 
     if campaign is None:
-        from ropewalk.serving.measure import run_measurement
+        from ropewalk.measuring.measure import run_measurement
 
         return run_measurement(inspection, build=pick_engine(engine, path=engine_path), **run)
-    from ropewalk.serving.campaign.campaign import planned_build, run_campaign
+    from ropewalk.measuring.cluster.campaign import planned_build, run_campaign
 
     build = planned_build(engine, run["settings"].plan, engine_path=engine_path)
     return run_campaign(inspection, build=build, engine_path=engine_path, campaign=campaign, **run)
@@ -325,8 +325,8 @@ def _measure(
 
 def _threads_here() -> int | None:
     """As many threads as cores are idle; None, the engine's own choice, where all are."""
-    from ropewalk.serving.devices import this_machine
-    from ropewalk.serving.idle import idle_cores
+    from ropewalk.serving.host.devices import this_machine
+    from ropewalk.serving.host.idle_cores import idle_cores
 
     cores = this_machine().cores
     idle = idle_cores(cores)

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from ropewalk.findings import Finding
 from ropewalk.inspector.records import Format
 from ropewalk.inspector.tensors import Tensor
-from ropewalk.serving.detached import DetachedServer
-from ropewalk.serving.leftovers import Leftovers
-from ropewalk.serving.store import RunSummary
+from ropewalk.measuring.store import RunSummary
+from ropewalk.serving.process.detached import DetachedServer
+from ropewalk.serving.process.leftovers import Leftovers
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from ropewalk.api.claims import (
     note_left,
 )
 from ropewalk.errors import RunActiveError
-from ropewalk.serving.store import RunStore
+from ropewalk.measuring.store import RunStore
 
 RUN = replace(records.smollm2_measurement(), status="running", finished=None)
 

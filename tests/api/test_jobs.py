@@ -22,8 +22,8 @@ from tests.cli import records
 from ropewalk.api import jobs
 from ropewalk.api.claims import claims_dir, left_runs, note_left
 from ropewalk.api.routes import servers
-from ropewalk.serving.detached import DetachedServer
-from ropewalk.serving.store import RunStore
+from ropewalk.measuring.store import RunStore
+from ropewalk.serving.process.detached import DetachedServer
 
 KINDS = ("short", "long", "silent", "problem", "killed", "deaf")
 REQUEST = {"context_len": 2048, "engine": "llama-server"}
@@ -246,7 +246,7 @@ def test_servers_are_listed_found_stopped_and_bounded(
     stopped: list[DetachedServer] = []
     monkeypatch.setattr(jobs, "detached_servers", lambda: (DETACHED, DETACHED))
     monkeypatch.setattr(servers, "detached_servers", lambda: (DETACHED,))
-    monkeypatch.setattr("ropewalk.serving.detached.detached_servers", lambda: (DETACHED,))
+    monkeypatch.setattr("ropewalk.serving.process.detached.detached_servers", lambda: (DETACHED,))
     monkeypatch.setattr(servers, "stop_detached", stopped.append)
     assert running.get("/v1/servers")["servers"][0]["base_url"] == DETACHED.base_url
     assert running.get("/v1/servers/8000")["pid"] == 41

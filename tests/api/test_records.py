@@ -11,11 +11,11 @@ from tests.api.conftest import Served, made_settings, served
 from tests.cli import records
 
 from ropewalk import core, jsonio
+from ropewalk.checking.records import CheckResult
 from ropewalk.inspector.records import Inspection
+from ropewalk.measuring.store import RunStore
 from ropewalk.planner.records import Plan, PlanRequest
 from ropewalk.planner.rope.table import RopeTable
-from ropewalk.serving.check.records import CheckResult
-from ropewalk.serving.store import RunStore
 from ropewalk.units import GIB
 
 REQUEST = {"context_len": 131072, "engine": "vllm", "memory_bytes": 48 * GIB}

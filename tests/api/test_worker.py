@@ -22,9 +22,9 @@ from ropewalk import jsonio
 from ropewalk.api.jobs import _WORKER
 from ropewalk.api.orders import MeasureOrder, ServeOrder
 from ropewalk.api.worker import event_name
+from ropewalk.measuring.events import GridChosen, RunStarted
+from ropewalk.measuring.settings import MeasureSettings
 from ropewalk.planner.records import PlanRequest
-from ropewalk.serving.events import GridChosen, RunStarted
-from ropewalk.serving.settings import MeasureSettings
 
 SETTINGS = {"lengths": [128], "depths": [0.5], "trials": 2, "early_stop": False, "answer_tokens": 2}
 

@@ -21,6 +21,7 @@ from ropewalk.inspector.records import (
     LayerGroup,
     WeightBytes,
 )
+from ropewalk.measuring.speed_fit import fit_speed
 from ropewalk.planner.records import (
     Compute,
     Decode,
@@ -50,7 +51,6 @@ from ropewalk.serving.records import (
     RecallCell,
     SpeedPoint,
 )
-from ropewalk.serving.speed_fit import fit_speed
 from ropewalk.units import GIB, MIB
 
 LYING = Finding(

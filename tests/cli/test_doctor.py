@@ -10,8 +10,8 @@ import pytest
 from tests.cli.conftest import Invoke
 
 from ropewalk import core
-from ropewalk.serving.devices import Device
-from ropewalk.serving.doctor import Doctor
+from ropewalk.doctor import Doctor
+from ropewalk.serving.host.devices import Device
 from ropewalk.serving.records import EngineBuild
 from ropewalk.units import GIB
 

@@ -18,11 +18,11 @@ from ropewalk.cli import demo
 from ropewalk.cli.measure import _CAMPAIGN, _SETTINGS, is_positive
 from ropewalk.errors import EngineMissingError
 from ropewalk.findings import Finding
+from ropewalk.measuring import events
+from ropewalk.measuring.cluster.settings import CampaignSettings
+from ropewalk.measuring.settings import MeasureSettings
 from ropewalk.report.progress import MeasureProgress
-from ropewalk.serving import events
-from ropewalk.serving.campaign.settings import CampaignSettings
 from ropewalk.serving.records import Measurement, Trial
-from ropewalk.serving.settings import MeasureSettings
 
 RUN = records.smollm2_measurement()
 TRIAL = Trial(

@@ -17,13 +17,13 @@ from ropewalk.cli import serve, servers, stop
 from ropewalk.errors import EngineFailedError
 from ropewalk.findings import Finding
 from ropewalk.planner.records import NodeLaunch, Plan
-from ropewalk.serving.detached import DetachedServer
-from ropewalk.serving.group import RunningNode
 from ropewalk.serving.live import Moment, Watch
 from ropewalk.serving.preflight import PreflightError, PreflightItem
-from ropewalk.serving.report import PrintedBuffer, ServerLoad, ServerReport
+from ropewalk.serving.process.detached import DetachedServer
+from ropewalk.serving.process.group import RunningNode
+from ropewalk.serving.server_report import PrintedBuffer, ServerLoad, ServerReport
 from ropewalk.serving.service import ServeSettings, Service
-from ropewalk.serving.spread import Spread
+from ropewalk.serving.topology import Spread
 from ropewalk.serving.verify import NOT_VERIFIED, Verification
 from ropewalk.units import GIB
 

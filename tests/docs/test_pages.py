@@ -13,14 +13,14 @@ from tests.planner.models import deepseek_v3, gemma3_27b, qwen3_8b, qwen3_next_8
 
 import ropewalk
 from ropewalk.inspector.records import Inspection
+from ropewalk.measuring.compare import CERTIFYING_TRIALS
+from ropewalk.measuring.recall.statistics import smallest_detectable_drop, sprt, wilson
+from ropewalk.measuring.recall.tasks import TASKS
 from ropewalk.planner import weights
 from ropewalk.planner.engines import llama_server, transformers, vllm_estimates
 from ropewalk.planner.machine import Machine
 from ropewalk.planner.model import shape_of
 from ropewalk.planner.records import PlanRequest
-from ropewalk.serving.compare import CERTIFYING_TRIALS
-from ropewalk.serving.recall.statistics import smallest_detectable_drop, sprt, wilson
-from ropewalk.serving.recall.tasks import TASKS
 from ropewalk.serving.records import JUDGED
 from ropewalk.units import GIB, MIB
 

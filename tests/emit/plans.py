@@ -16,7 +16,7 @@ from ropewalk.planner.machine import Machine
 from ropewalk.planner.plan import make_plan
 from ropewalk.planner.records import Plan, PlanRequest, RankPlace
 from ropewalk.serving.engines import launch_record, launch_spec
-from ropewalk.serving.engines.vllm_nodes import with_nodes
+from ropewalk.serving.engines.vllm.nodes import with_nodes
 from ropewalk.serving.records import EngineBuild
 from ropewalk.units import GIB
 

@@ -18,7 +18,7 @@ from tests.emit.plans import of_checkpoint
 from ropewalk.emit import emit
 from ropewalk.inspector.readers.hubsource import HubId
 from ropewalk.planner.records import Plan
-from ropewalk.serving.engines.vllm_nodes import node_flags
+from ropewalk.serving.engines.vllm.nodes import node_flags
 
 Data = dict[str, Any]
 

@@ -18,9 +18,9 @@ from tests.emit.plans import Started, of_checkpoint, programs, run, shellcheck
 from ropewalk.emit import emit
 from ropewalk.findings import Finding
 from ropewalk.planner.records import Plan
-from ropewalk.serving.engines.llama_client import LlamaClient
-from ropewalk.serving.engines.vllm_nodes import node_flags
-from ropewalk.serving.ports import free_port
+from ropewalk.serving.engines.llama_cpp.client import LlamaClient
+from ropewalk.serving.engines.vllm.nodes import node_flags
+from ropewalk.serving.process.ports import free_port
 
 
 def launch_argv(plan: Plan) -> tuple[str, ...]:
@@ -112,7 +112,8 @@ def test_the_script_of_a_gguf_serves(gguf: Plan, tmp_path: Path) -> None:
     """With the embedded engine under the name that the script calls."""
     python = shlex.quote(sys.executable)
     path = programs(
-        tmp_path / "bin", **{"llama-server": f'exec {python} -P -m ropewalk.serving.embedded "$@" -t 1'}
+        tmp_path / "bin",
+        **{"llama-server": f'exec {python} -P -m ropewalk.serving.engines.llama_cpp.embedded "$@" -t 1'},
     )
     port = free_port()
     script = emit(gguf, "shell").replace("--port 8080", f"--port {port}")

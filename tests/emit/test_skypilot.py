@@ -17,7 +17,7 @@ from ropewalk.errors import UsageError
 from ropewalk.inspector.readers.hubsource import HubId
 from ropewalk.inspector.records import Inspection
 from ropewalk.planner.records import Plan
-from ropewalk.serving.engines.vllm_nodes import node_flags
+from ropewalk.serving.engines.vllm.nodes import node_flags
 
 Data = dict[str, Any]
 

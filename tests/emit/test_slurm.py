@@ -12,7 +12,7 @@ from tests.emit.plans import Started, programs, run, shellcheck
 from ropewalk.emit import emit
 from ropewalk.errors import UsageError
 from ropewalk.planner.records import Plan
-from ropewalk.serving.engines.vllm_nodes import node_flags
+from ropewalk.serving.engines.vllm.nodes import node_flags
 
 # Drops srun's own options and runs the task once a node, in a fresh environment as on another machine.
 _SRUN = """

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 from tests.cli import records
 
+from ropewalk.measuring.recall.statistics import wilson
 from ropewalk.report.grid import Heatmap, heatmaps, pooled
-from ropewalk.serving.recall.statistics import wilson
 from ropewalk.serving.records import RecallCell
 
 

@@ -10,7 +10,7 @@ from tests.cli import records
 from tests.report.render import check_page, render
 
 from ropewalk.inspector.records import Fact, LayerGroup
-from ropewalk.planner.kept import Kept, kept_by
+from ropewalk.planner.cache_summary import Kept, kept_by
 from ropewalk.planner.records import DeviceShare, Plan, Speed
 from ropewalk.report import layers
 from ropewalk.report.command import fold

@@ -19,7 +19,7 @@ import pytest
 from ropewalk.errors import EngineError, EngineFailedError, EngineTimeoutError
 from ropewalk.planner.records import NodeLaunch
 from ropewalk.serving.launcher import start
-from ropewalk.serving.process import is_alive
+from ropewalk.serving.process.processes import is_alive
 from ropewalk.serving.records import EngineBuild, LaunchSpec
 
 FAKE = Path(__file__).with_name("fake_llama_server.py")

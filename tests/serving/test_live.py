@@ -8,11 +8,11 @@ from typing import cast
 import pytest
 
 from ropewalk.errors import EngineError, EngineFailedError, EngineTimeoutError
-from ropewalk.serving.group import RunningNode
+from ropewalk.serving.host.process_memory import Resident
 from ropewalk.serving.launcher import RunningServer
 from ropewalk.serving.live import Watch
-from ropewalk.serving.procmem import Resident
-from ropewalk.serving.report import ServerLoad, read_metrics
+from ropewalk.serving.process.group import RunningNode
+from ropewalk.serving.server_report import ServerLoad, read_metrics
 
 IDLE = ServerLoad(0, 0, 0.0, 0, prompt_tokens=100, generated_tokens=10)
 

@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.serving.fake_llm import FakeServer
-from tests.serving.test_measure import SMALL, Bench, FakeRunning, gguf_of, outcomes
+from tests.measuring.fake_llm import FakeServer
+from tests.measuring.test_measure import SMALL, Bench, FakeRunning, gguf_of, outcomes
 
+from ropewalk.measuring.store import RunStore
 from ropewalk.serving.client import Completion, PromptTooLongError
-from ropewalk.serving.engines.llama_client import LlamaClient
+from ropewalk.serving.engines.llama_cpp.client import LlamaClient
 from ropewalk.serving.records import LaunchSpec, Outcome
-from ropewalk.serving.report import ServerReport
-from ropewalk.serving.store import RunStore
+from ropewalk.serving.server_report import ServerReport
 
 
 def answer(llm: FakeServer, path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:

@@ -13,10 +13,10 @@ import pytest
 from ropewalk.findings import Finding
 from ropewalk.inspector.records import CheckpointSummary, Fact, Inspection
 from ropewalk.planner.records import DeviceShare, Plan, PlanRequest
-from ropewalk.serving.devices import Device
 from ropewalk.serving.engines import launch_spec
-from ropewalk.serving.holders import LargeProcess
+from ropewalk.serving.host.devices import Device
 from ropewalk.serving.preflight import PreflightItem, preflight
+from ropewalk.serving.process.holders import LargeProcess
 from ropewalk.serving.records import EngineBuild
 from ropewalk.units import GIB
 

@@ -9,12 +9,12 @@ import pytest
 
 from ropewalk.inspector.records import CheckpointSummary, Inspection
 from ropewalk.planner.records import DeviceShare, Plan, PlanRequest, RankPlace
-from ropewalk.serving.devices import Device
 from ropewalk.serving.engines import launch_spec
-from ropewalk.serving.ports import free_port
+from ropewalk.serving.host.devices import Device
 from ropewalk.serving.preflight import PreflightItem, preflight
+from ropewalk.serving.process.ports import free_port
 from ropewalk.serving.records import EngineBuild
-from ropewalk.serving.spread import Spread
+from ropewalk.serving.topology import Spread
 from ropewalk.units import GIB
 
 MakePlan = Callable[..., Plan]

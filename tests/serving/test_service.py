@@ -15,10 +15,10 @@ from ropewalk.inspector.records import Inspection
 from ropewalk.planner.records import Plan
 from ropewalk.serving import service as service_module
 from ropewalk.serving.launcher import RunningServer
-from ropewalk.serving.leftovers import Leftovers
 from ropewalk.serving.live import Watch
 from ropewalk.serving.preflight import PreflightError, PreflightItem
-from ropewalk.serving.process import is_alive
+from ropewalk.serving.process.leftovers import Leftovers
+from ropewalk.serving.process.processes import is_alive
 from ropewalk.serving.records import EngineBuild
 from ropewalk.serving.service import ServeSettings, start_service
 from ropewalk.serving.verify import Verification, ask_unscaled, difference, probe

@@ -13,7 +13,7 @@ from ropewalk.errors import EngineFailedError
 from ropewalk.planner.records import Plan, PlanRequest, RopeDecision
 from ropewalk.serving.client import Completion, PromptTooLongError, ServerClient, TokenChoice
 from ropewalk.serving.launcher import RunningServer
-from ropewalk.serving.report import ServerReport
+from ropewalk.serving.server_report import ServerReport
 from ropewalk.serving.verify import Probe, difference, fill, printed_scaling, probe, verify
 
 MakePlan = Callable[..., Plan]

@@ -15,15 +15,15 @@ from tests.cli import records
 from ropewalk.errors import CheckpointMissingError, EngineFailedError, RopewalkError, RunStoreError
 from ropewalk.inspector.records import Checkpoint, CheckpointFile
 from ropewalk.inspector.tensors import TensorTable
+from ropewalk.measuring import events
+from ropewalk.measuring.store import RunSummary
 from ropewalk.planner.records import Engine, Memory, MemoryTerm, Plan, PlanRequest, RankPlace
 from ropewalk.planner.rope.table import RopeTable
-from ropewalk.serving import events
+from ropewalk.serving.host.process_memory import Resident
 from ropewalk.serving.live import Moment
 from ropewalk.serving.preflight import PreflightItem
-from ropewalk.serving.procmem import Resident
 from ropewalk.serving.records import EngineBuild, LaunchSpec, Measurement, MemorySample, Trial
-from ropewalk.serving.report import PrintedBuffer, ServerLoad, ServerReport
-from ropewalk.serving.store import RunSummary
+from ropewalk.serving.server_report import PrintedBuffer, ServerLoad, ServerReport
 from ropewalk.tui import serverrun
 from ropewalk.tui.control import Control
 from ropewalk.tui.places import Place

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from tests.tui.doubles import RUN, FakeServer, FakeServing, trial
 
-from ropewalk.serving import events, launcher
+from ropewalk.measuring import events
+from ropewalk.serving import launcher
 from ropewalk.serving.records import EngineBuild, LaunchSpec
 from ropewalk.tui import control as control_module
 from ropewalk.tui.control import Control, Held

@@ -12,9 +12,9 @@ from tests.cli import records
 from tests.tui.doubles import OTHER_RUN, RUN, grid_trials, measuring
 from textual.content import Content
 
+from ropewalk.measuring import events
 from ropewalk.planner.records import Memory, MemoryTerm, Plan, Speed
 from ropewalk.report.grid import MARKS
-from ropewalk.serving import events
 from ropewalk.tui.compare import compare_page
 from ropewalk.tui.curves import fitted, memory_figure, planned_bytes, prefill_figure
 from ropewalk.tui.export import write_new

@@ -10,14 +10,14 @@ from tests.tui.doubles import CPU, GPU, RUN, opened, trial
 
 from ropewalk.errors import UsageError
 from ropewalk.inspector.records import Inspection, LayerGroup
+from ropewalk.measuring import calibrate
+from ropewalk.measuring.recall.seeded_random import Dice
+from ropewalk.measuring.recall.tasks import TASKS
+from ropewalk.measuring.store import RunStore
 from ropewalk.planner.calibration import Calibration, Rates
 from ropewalk.planner.records import PlanRequest
-from ropewalk.serving import calibrate
-from ropewalk.serving.devices import Device
-from ropewalk.serving.here import Here
-from ropewalk.serving.recall.dice import Dice
-from ropewalk.serving.recall.tasks import TASKS
-from ropewalk.serving.store import RunStore
+from ropewalk.serving.host.devices import Device
+from ropewalk.serving.host.probe import Here
 from ropewalk.tui.state import Opened
 from ropewalk.tui.work import Work
 from ropewalk.units import GIB

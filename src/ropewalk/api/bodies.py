@@ -15,8 +15,8 @@ from starlette.requests import Request
 
 from ropewalk import jsonio
 from ropewalk.api.problems import RefusedError, wrong_input
+from ropewalk.measuring.settings import MeasureSettings
 from ropewalk.planner.records import PlanRequest
-from ropewalk.serving.settings import MeasureSettings
 
 BODY_SECONDS = 10.0
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO
 
 from ropewalk.errors import RunActiveError
-from ropewalk.serving.store import RunStore
+from ropewalk.measuring.store import RunStore
 
 MOST_GOES = 3  # a measurement that takes the service down with it is not begun for ever
 

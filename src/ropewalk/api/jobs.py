@@ -21,10 +21,10 @@ from ropewalk.api.orders import MeasureOrder, Order, ServeOrder
 from ropewalk.api.problems import RefusedError
 from ropewalk.api.settings import ApiSettings
 from ropewalk.errors import RunStoreError
-from ropewalk.serving.detached import detached_servers
+from ropewalk.serving.process.detached import detached_servers
 from ropewalk.units import MIB
 
-STOP_SECONDS = 60.0  # engines get their own time to stop, see ropewalk.serving.engine_process
+STOP_SECONDS = 60.0  # engines get their own time to stop, see ropewalk.serving.process.engine_process
 _WORKER = (sys.executable, "-P", "-m", "ropewalk.api.worker")
 _LINE_BYTES = 64 * MIB
 _LAST = frozenset({"run_ended", "ready", "problem"})

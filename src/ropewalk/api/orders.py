@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from ropewalk.measuring.settings import MeasureSettings
 from ropewalk.planner.records import PlanRequest
-from ropewalk.serving.settings import MeasureSettings
 
 
 @dataclass(frozen=True, slots=True)

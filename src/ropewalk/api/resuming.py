@@ -11,8 +11,8 @@ from ropewalk.api.jobs import STOP_SECONDS
 from ropewalk.api.orders import MeasureOrder
 from ropewalk.api.state import State
 from ropewalk.errors import RopewalkError, RunActiveError
-from ropewalk.serving.settings import MeasureSettings
-from ropewalk.serving.store import RunStore
+from ropewalk.measuring.settings import MeasureSettings
+from ropewalk.measuring.store import RunStore
 
 _PAUSE_SECONDS = 0.5
 

@@ -19,7 +19,7 @@ from ropewalk.api.settings import ApiSettings
 from ropewalk.api.sources import Sources
 from ropewalk.jsonio import dumps
 from ropewalk.planner.records import Engine
-from ropewalk.serving.here import Here, look_here
+from ropewalk.serving.host.probe import Here, look_here
 
 T = TypeVar("T")
 _HERE_SECONDS = 10.0  # free memory moves, engines are seldom installed

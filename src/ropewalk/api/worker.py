@@ -24,7 +24,7 @@ from ropewalk import core, jsonio
 from ropewalk.api.claims import claim
 from ropewalk.api.orders import MeasureOrder, Order, ServeOrder
 from ropewalk.errors import RopewalkError
-from ropewalk.serving.events import Event, RunStarted
+from ropewalk.measuring.events import Event, RunStarted
 
 _ORDERS: dict[str, type[Order]] = {"measure": MeasureOrder, "serve": ServeOrder}
 
@@ -77,7 +77,7 @@ def _measure(order: MeasureOrder, out: TextIO) -> None:
 
 
 def _serve(order: ServeOrder, out: TextIO) -> None:
-    from ropewalk.serving.detached import stop_detached
+    from ropewalk.serving.process.detached import stop_detached
     from ropewalk.serving.service import ServeSettings, start_service
 
     inspection = core.inspect(order.source)

@@ -12,7 +12,7 @@ from ropewalk.cli.command import Command, option
 from ropewalk.cli.params import COUNT
 from ropewalk.cli.runs import store_option
 from ropewalk.errors import UsageError
-from ropewalk.serving.store import default_store_path
+from ropewalk.measuring.store import default_store_path
 
 _SOURCES, _BOUNDS = "What may be read", "Bounds"
 

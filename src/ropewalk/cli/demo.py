@@ -52,7 +52,7 @@ def command(html: Path, store: Path | None, as_json: bool) -> int:
     inspection = core.inspect(model)
     plan = core.plan(inspection, context_len=CONTEXT_LEN, arm="yarn:1.5", allow_unvalidated=True)
     if not as_json:
-        from ropewalk.planner.kept import kept_by
+        from ropewalk.planner.cache_summary import kept_by
         from ropewalk.report.inspection import inspection_page
         from ropewalk.report.plan import plan_page
 

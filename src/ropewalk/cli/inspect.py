@@ -36,7 +36,7 @@ def command(checkpoint: str, facts: bool, as_json: bool) -> int:
 
         output.page(facts_page(inspection))
     else:
-        from ropewalk.planner.kept import kept_by
+        from ropewalk.planner.cache_summary import kept_by
         from ropewalk.report.inspection import inspection_page
 
         output.page(inspection_page(inspection, kept=kept_by(inspection)))

@@ -26,12 +26,12 @@ from ropewalk.cli.params import (
 from ropewalk.cli.runs import store_option
 from ropewalk.errors import UsageError
 from ropewalk.findings import has_error
-from ropewalk.serving.recall.statistics import BAR_POINT
+from ropewalk.measuring.recall.statistics import BAR_POINT
 from ropewalk.serving.records import JUDGED, Measurement
 
 if TYPE_CHECKING:
+    from ropewalk.measuring.cluster.settings import CampaignSettings
     from ropewalk.planner.records import Engine
-    from ropewalk.serving.campaign.settings import CampaignSettings
 
 _GRID, _RUN, _CLUSTER = "What to ask", "The run", "On a cluster"
 
@@ -202,7 +202,7 @@ _CAMPAIGN = ("on", "per_task_gpus", "whole_nodes", "retries", "task_minutes")  #
 
 
 def _campaign(options: dict[str, Any]) -> CampaignSettings | None:
-    from ropewalk.serving.campaign.settings import CampaignSettings
+    from ropewalk.measuring.cluster.settings import CampaignSettings
 
     chosen = {name: value for name, value in options.items() if value is not None}
     if not chosen:

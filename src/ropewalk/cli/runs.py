@@ -13,7 +13,7 @@ from ropewalk.cli.command import Command, json_option, option
 from ropewalk.cli.params import FILE, NEW_FILE
 from ropewalk.documents import RunList
 from ropewalk.errors import RunMissingError, RunStoreError, UsageError
-from ropewalk.serving.store import RunStore, default_store_path, trials_csv
+from ropewalk.measuring.store import RunStore, default_store_path, trials_csv
 
 store_option = option("--store", type=FILE, help="File of runs.  [default: in the user's data folder]")
 
@@ -131,13 +131,13 @@ def _forget(runs: RunStore, run: str, yes: bool) -> None:
 
 
 def _show_pair(runs: RunStore, run: str, other: str, as_json: bool) -> None:
-    from ropewalk.serving.runpair import pair_runs
+    from ropewalk.measuring.run_pair import pair_runs
 
     pair = pair_runs(runs.load(run), runs.load(other), trials=(runs.trials(run), runs.trials(other)))
     if as_json:
         output.document(pair)
         return
-    from ropewalk.report.runpair import runpair_page
+    from ropewalk.report.run_pair import runpair_page
 
     output.page(runpair_page(pair))
 

@@ -36,7 +36,7 @@ def command(logfile: Path, checkpoint: str | None, line: str | None, as_json: bo
     if as_json:
         output.document(report)
     else:
-        from ropewalk.report.logreport import logreport_page
+        from ropewalk.report.log_report import logreport_page
 
         output.page(logreport_page(report))
     return 0 if report.ok else 1

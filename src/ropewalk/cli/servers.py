@@ -7,8 +7,8 @@ import click
 from ropewalk.cli import output
 from ropewalk.cli.command import Command, json_option
 from ropewalk.documents import ServerList
-from ropewalk.serving.detached import detached_servers
-from ropewalk.serving.leftovers import find_leftovers
+from ropewalk.serving.process.detached import detached_servers
+from ropewalk.serving.process.leftovers import find_leftovers
 
 
 @click.command(

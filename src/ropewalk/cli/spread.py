@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from ropewalk.cli.command import option
-from ropewalk.serving.spread import MASTER_PORT, Spread
+from ropewalk.serving.topology import MASTER_PORT, Spread
 
 _NODES = "Several machines"
 node_addresses_option = option(

@@ -6,8 +6,8 @@ import click
 
 from ropewalk.cli import output
 from ropewalk.cli.command import Command, option
-from ropewalk.serving.detached import detached_servers, find_detached, stop_detached
-from ropewalk.serving.leftovers import clear_leftovers, find_leftovers
+from ropewalk.serving.process.detached import detached_servers, find_detached, stop_detached
+from ropewalk.serving.process.leftovers import clear_leftovers, find_leftovers
 
 
 def _running(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:

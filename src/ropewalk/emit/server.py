@@ -12,7 +12,7 @@ from ropewalk.errors import UsageError
 from ropewalk.inspector.readers.hubsource import HubId
 from ropewalk.planner.records import DeviceShare, Launch, Plan
 from ropewalk.planner.rope.versions import parse_version
-from ropewalk.serving.engines.vllm_nodes import node_flags
+from ropewalk.serving.engines.vllm.nodes import node_flags
 from ropewalk.serving.service import require_positive
 
 _EVERYWHERE = "0.0.0.0"  # noqa: S104  inside a container or a cluster the loopback reaches nobody

@@ -8,8 +8,8 @@ from math import prod
 
 from ropewalk.errors import CheckpointError
 from ropewalk.findings import Finding, by_severity
+from ropewalk.inspector.derive.architecture import choices
 from ropewalk.inspector.derive.block import typical_block
-from ropewalk.inspector.derive.choices import choices
 from ropewalk.inspector.derive.configs import read_config
 from ropewalk.inspector.derive.evidence import BlockEvidence, layer_evidence
 from ropewalk.inspector.derive.facts import (
@@ -24,7 +24,17 @@ from ropewalk.inspector.derive.facts import (
 )
 from ropewalk.inspector.derive.families import family_of
 from ropewalk.inspector.derive.gguf_config import read_gguf
-from ropewalk.inspector.derive.hold import (
+from ropewalk.inspector.derive.kinds import adapter_facts, kind_of
+from ropewalk.inspector.derive.layers import Layer, derive_layers, group_layers
+from ropewalk.inspector.derive.names import Names, Row, sort_names
+from ropewalk.inspector.derive.observed import Shown, shown_fields
+from ropewalk.inspector.derive.packing import Weight, unpack
+from ropewalk.inspector.derive.parameters import Parameters, count_parameters
+from ropewalk.inspector.derive.patterns import layer_words
+from ropewalk.inspector.derive.places import Places, place
+from ropewalk.inspector.derive.positions import position_embedding, rope_of
+from ropewalk.inspector.derive.quantisation import packing_hint, quantization_fact
+from ropewalk.inspector.derive.reconcile import (
     Disagreement,
     hold_heads,
     hold_shown,
@@ -32,17 +42,7 @@ from ropewalk.inspector.derive.hold import (
     is_incomplete,
     mismatch,
 )
-from ropewalk.inspector.derive.kinds import adapter_facts, kind_of
-from ropewalk.inspector.derive.layers import Layer, derive_layers, group_layers
-from ropewalk.inspector.derive.names import Names, Row, sort_names
-from ropewalk.inspector.derive.packing import Weight, unpack
-from ropewalk.inspector.derive.parameters import Parameters, count_parameters
-from ropewalk.inspector.derive.patterns import layer_words
-from ropewalk.inspector.derive.places import Places, place
-from ropewalk.inspector.derive.positions import position_embedding, rope_of
-from ropewalk.inspector.derive.quantisation import packing_hint, quantization_fact
 from ropewalk.inspector.derive.settings import MAX_LAYERS, Settings
-from ropewalk.inspector.derive.shown import Shown, shown_fields
 from ropewalk.inspector.derive.storage import hold_storage
 from ropewalk.inspector.derive.tied import tied_embeddings
 from ropewalk.inspector.derive.unknown import unknown_findings

@@ -19,7 +19,7 @@ from ropewalk.lab.head import Head, head_of
 from ropewalk.lab.prompt import tokens_of_ids, tokens_of_text
 from ropewalk.lab.records import Attention, Check, Held, Squares, Token
 from ropewalk.lab.weights import Weights
-from ropewalk.serving.devices import find_devices
+from ropewalk.serving.host.devices import find_devices
 from ropewalk.units import format_bytes
 
 LISTED_LEN = 128  # tokens; the squares of a longer prompt are computed and checked, not listed

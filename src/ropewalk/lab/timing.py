@@ -16,7 +16,7 @@ from ropewalk.inspector.records import Inspection
 from ropewalk.lab.eager import EAGER_SQUARES, EAGER_SQUARES_HALF, eager_attention, sdpa_attention
 from ropewalk.lab.forward import visible
 from ropewalk.lab.records import Kernel, KernelPoint, Kernels
-from ropewalk.serving.devices import find_devices
+from ropewalk.serving.host.devices import find_devices
 from ropewalk.units import KIB, format_bytes
 
 FIRST_LEN = 256

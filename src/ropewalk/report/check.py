@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from ropewalk.checking.records import CheckResult, Resolved
 from ropewalk.report.command import fold
 from ropewalk.report.layout import Parts, Verbatim, findings_block, labelled
-from ropewalk.serving.check.records import CheckResult, Resolved
 from ropewalk.units import format_bytes, format_tokens
 
 _COMMAND_WIDTH = 96

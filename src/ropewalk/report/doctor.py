@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from ropewalk.doctor import Doctor
 from ropewalk.report.layout import Parts, columns, labelled
-from ropewalk.serving.devices import Device
-from ropewalk.serving.doctor import Doctor
+from ropewalk.serving.host.devices import Device
 from ropewalk.units import format_gib
 
 Row = tuple[str, RenderableType]

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from ropewalk.measuring.recall.statistics import wilson
 from ropewalk.report.layout import in_unit
-from ropewalk.serving.recall.statistics import wilson
 from ropewalk.serving.records import JUDGED, ArmResult, Measurement, MemorySample, PairedRecall, RecallCell
 
 _HEIGHTS = "▁▂▃▄▅▆▇"

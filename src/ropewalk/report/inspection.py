@@ -10,7 +10,7 @@ from rich.text import Text
 
 from ropewalk.findings import has_error
 from ropewalk.inspector.records import Block, CheckpointSummary, Inspection
-from ropewalk.planner.kept import Kept
+from ropewalk.planner.cache_summary import Kept
 from ropewalk.report import layers
 from ropewalk.report.layout import BAR_STYLE, Parts, bar, columns, findings_block, labelled, short_name
 from ropewalk.units import format_bytes, format_count, format_tokens

@@ -10,7 +10,7 @@ from ropewalk.planner.records import Plan
 from ropewalk.report.layout import Parts, labelled
 from ropewalk.report.nodes import nodes_line
 from ropewalk.serving.live import Moment
-from ropewalk.serving.report import ServerLoad
+from ropewalk.serving.server_report import ServerLoad
 from ropewalk.units import format_gib, format_seconds, format_tokens
 
 _STATES = {

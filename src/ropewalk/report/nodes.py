@@ -9,8 +9,8 @@ from ropewalk.planner.records import Plan
 from ropewalk.report.layout import columns, common_unit, in_unit
 from ropewalk.serving.launcher import RunningServer
 from ropewalk.serving.live import Moment
-from ropewalk.serving.report import PrintedTerm, ServerReport
-from ropewalk.serving.shares_seen import shares_seen
+from ropewalk.serving.observed_shares import shares_seen
+from ropewalk.serving.server_report import PrintedTerm, ServerReport
 from ropewalk.units import format_gib
 
 

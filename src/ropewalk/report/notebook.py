@@ -34,7 +34,7 @@ def record_html(record: Any) -> str:
 
 
 def _inspection(record: Any) -> RenderableType:
-    from ropewalk.planner.kept import kept_by
+    from ropewalk.planner.cache_summary import kept_by
     from ropewalk.report.inspection import inspection_page
 
     return inspection_page(record, kept=kept_by(record))

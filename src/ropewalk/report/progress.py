@@ -8,8 +8,8 @@ from typing import Self
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
+from ropewalk.measuring import events
 from ropewalk.report.grid import MARKS
-from ropewalk.serving import events
 from ropewalk.units import format_seconds, format_tokens
 
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from rich.console import RenderableType
 from rich.text import Text
 
+from ropewalk.measuring.store import RunSummary
 from ropewalk.report.layout import Parts, columns, short_name
-from ropewalk.serving.store import RunSummary
 from ropewalk.units import format_tokens
 
 

@@ -12,7 +12,7 @@ from ropewalk.report.layout import Parts, columns, common_unit, findings_block, 
 from ropewalk.report.nodes import nodes_block, shares_block
 from ropewalk.report.plan import rope_words, term_name
 from ropewalk.serving.preflight import PreflightItem
-from ropewalk.serving.report import ServerReport
+from ropewalk.serving.server_report import ServerReport
 from ropewalk.serving.service import Service
 from ropewalk.serving.verify import Verification
 from ropewalk.units import format_seconds, format_tokens

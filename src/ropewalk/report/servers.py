@@ -8,8 +8,8 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from ropewalk.report.layout import columns
-from ropewalk.serving.detached import DetachedServer
-from ropewalk.serving.leftovers import Leftovers
+from ropewalk.serving.process.detached import DetachedServer
+from ropewalk.serving.process.leftovers import Leftovers
 from ropewalk.units import format_tokens
 
 _NOTHING = Leftovers()

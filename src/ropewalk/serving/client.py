@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from ropewalk.errors import EngineError, EngineTimeoutError
-from ropewalk.serving.report import ServerLoad, ServerReport, read_metrics
+from ropewalk.serving.server_report import ServerLoad, ServerReport, read_metrics
 
 if TYPE_CHECKING:
     import httpx2

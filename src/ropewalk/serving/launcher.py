@@ -14,15 +14,21 @@ from typing import Self
 from ropewalk.errors import EngineError, EngineFailedError, EngineTimeoutError
 from ropewalk.findings import Finding
 from ropewalk.serving.client import ServerClient
-from ropewalk.serving.engine_process import EngineProcess
 from ropewalk.serving.engines import adapter_of
 from ropewalk.serving.engines.adapter import Adapter
-from ropewalk.serving.group import CAUSE_SECONDS, RunningNode, arguments_of, lost_node, running_nodes
-from ropewalk.serving.logtail import LogTail
-from ropewalk.serving.members import members_of
-from ropewalk.serving.ports import connect_host, free_port, require_free
+from ropewalk.serving.process.engine_process import EngineProcess
+from ropewalk.serving.process.group import (
+    CAUSE_SECONDS,
+    RunningNode,
+    arguments_of,
+    lost_node,
+    running_nodes,
+)
+from ropewalk.serving.process.log_tail import LogTail
+from ropewalk.serving.process.members import members_of
+from ropewalk.serving.process.ports import connect_host, free_port, require_free
 from ropewalk.serving.records import LaunchSpec
-from ropewalk.serving.report import ServerReport
+from ropewalk.serving.server_report import ServerReport
 
 GRACE_SECONDS = 10.0  # llama-server ends within 0.1 s, vLLM within 2.7 s; one that hangs is killed then
 _POLL_SECONDS = 0.05
@@ -278,8 +284,8 @@ def _argv_of(spec: LaunchSpec) -> Iterator[tuple[str, ...]]:
     if spec.build.name != "embedded" or spec.override_context_len is None:
         yield spec.argv
         return
-    from ropewalk.serving.engines.llama_server import with_model
-    from ropewalk.serving.gguf_override import patched_copy
+    from ropewalk.serving.engines.llama_cpp.gguf_override import patched_copy
+    from ropewalk.serving.engines.llama_cpp.launch import with_model
 
     with patched_copy(Path(spec.model), context_len=spec.override_context_len) as copy:
         yield with_model(spec.argv, str(copy))

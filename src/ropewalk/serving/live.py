@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ropewalk.errors import EngineError
-from ropewalk.serving.group import RunningNode
+from ropewalk.serving.host.process_memory import Resident, resident
 from ropewalk.serving.launcher import RunningServer
-from ropewalk.serving.procmem import Resident, resident
-from ropewalk.serving.report import ServerLoad
+from ropewalk.serving.process.group import RunningNode
+from ropewalk.serving.server_report import ServerLoad
 
 State = Literal["idle", "busy", "silent", "untold"]
 

@@ -16,15 +16,15 @@ from ropewalk.inspector.checkpoint import open_checkpoint
 from ropewalk.inspector.records import Inspection
 from ropewalk.planner.records import LLAMA_CPP, DeviceShare, Plan
 from ropewalk.planner.rope.versions import RULES, has, parse_version
-from ropewalk.serving.devices import find_devices
+from ropewalk.serving.connectivity import reach_checks
 from ropewalk.serving.engines import with_devices
 from ropewalk.serving.engines.known_flags import known_flags, unknown_flags
-from ropewalk.serving.holders import largest_process
-from ropewalk.serving.members import nodes_here
-from ropewalk.serving.ports import require_free
-from ropewalk.serving.reach import reach_checks
+from ropewalk.serving.host.devices import find_devices
+from ropewalk.serving.process.holders import largest_process
+from ropewalk.serving.process.members import nodes_here
+from ropewalk.serving.process.ports import require_free
 from ropewalk.serving.records import LaunchSpec
-from ropewalk.serving.spread import HERE, Spread
+from ropewalk.serving.topology import HERE, Spread
 from ropewalk.units import format_bytes
 
 _TOKENIZERS = ("tokenizer.json", "tokenizer.model", "tekken.json", "vocab.json", "tokenizer_config.json")

@@ -14,15 +14,15 @@ from ropewalk.errors import UsageError
 from ropewalk.findings import Finding, by_severity
 from ropewalk.inspector.records import Inspection
 from ropewalk.planner.records import Plan
-from ropewalk.serving.detached import DetachedServer, leave_running
 from ropewalk.serving.engines import launch_spec, pick_engine
 from ropewalk.serving.launcher import RunningServer, start
-from ropewalk.serving.leftovers import find_leftovers
-from ropewalk.serving.members import by_hand
+from ropewalk.serving.observed_shares import share_findings
 from ropewalk.serving.preflight import PreflightItem, preflight, require_passed
+from ropewalk.serving.process.detached import DetachedServer, leave_running
+from ropewalk.serving.process.leftovers import find_leftovers
+from ropewalk.serving.process.members import by_hand
 from ropewalk.serving.records import LaunchSpec
-from ropewalk.serving.shares_seen import share_findings
-from ropewalk.serving.spread import HERE, Spread
+from ropewalk.serving.topology import HERE, Spread
 from ropewalk.serving.verify import NOT_VERIFIED, Verification, ask_unscaled, printed_scaling, verify
 
 Say = Callable[[str], None]

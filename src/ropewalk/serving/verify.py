@@ -24,10 +24,10 @@ from ropewalk.planner.plan import make_plan
 from ropewalk.planner.records import Plan
 from ropewalk.serving.client import Completion, ServerClient
 from ropewalk.serving.engines import launch_spec
-from ropewalk.serving.here import companions, here_for, machine_of
+from ropewalk.serving.host.probe import companions, here_for, machine_of
 from ropewalk.serving.launcher import RunningServer, start
 from ropewalk.serving.records import LaunchSpec
-from ropewalk.serving.report import ServerReport
+from ropewalk.serving.server_report import ServerReport
 
 TWIN_LEN = 1024
 _CHOICES = 20  # what vLLM allows at most unless told otherwise (--max-logprobs)

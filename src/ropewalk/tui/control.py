@@ -10,15 +10,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from ropewalk.serving import events
-from ropewalk.serving.process import send
+from ropewalk.measuring import events
+from ropewalk.serving.process.processes import send
 
 if TYPE_CHECKING:
     from ropewalk.findings import Finding
     from ropewalk.serving.client import ServerClient
     from ropewalk.serving.launcher import RunningServer
     from ropewalk.serving.records import LaunchSpec
-    from ropewalk.serving.report import ServerReport
+    from ropewalk.serving.server_report import ServerReport
 
 # Between these a run can be ended and is stored as interrupted; the others frame it.
 _INSIDE = (

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ropewalk.measuring.pace import pace_of
+from ropewalk.measuring.recall.summary import speed
 from ropewalk.planner.records import Compute, Plan
 from ropewalk.report.layout import common_unit
-from ropewalk.serving.pace import pace_of
-from ropewalk.serving.recall.summary import speed
 from ropewalk.serving.records import SpeedPoint
 from ropewalk.tui.plotting import Level, Series, axis_over
 from ropewalk.tui.runview import ArmView, RunView

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ropewalk.serving import events
-from ropewalk.serving.recall.summary import cells
+from ropewalk.measuring import events
+from ropewalk.measuring.recall.summary import cells
 from ropewalk.serving.records import ArmResult, Measurement, MemorySample, RecallCell, RunStatus, Trial
 
 Key = tuple[str, str, int, float]  # arm, task, length, depth

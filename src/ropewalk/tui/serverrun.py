@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ropewalk.serving.live import Moment
     from ropewalk.serving.preflight import PreflightItem
     from ropewalk.serving.records import LaunchSpec
-    from ropewalk.serving.report import ServerReport
+    from ropewalk.serving.server_report import ServerReport
     from ropewalk.tui.state import Opened
 
 LOOK_SECONDS = 1.0
@@ -146,7 +146,7 @@ class ServerRun:
 
     def _watch(self, server: RunningServer, log_path: Path) -> None:
         """Look at it and read on in its log until it is to be stopped."""
-        from ropewalk.serving.logtail import LogTail
+        from ropewalk.serving.process.log_tail import LogTail
 
         look, log = self._doing.watch(server), LogTail(log_path)
         log.read_new()

@@ -11,11 +11,11 @@ from ropewalk import core
 from ropewalk.tui.state import Opened
 
 if TYPE_CHECKING:
+    from ropewalk.measuring.store import RunStore, RunSummary
     from ropewalk.planner.calibration import Calibration
     from ropewalk.planner.records import PlanRequest
-    from ropewalk.serving.here import Here
+    from ropewalk.serving.host.probe import Here
     from ropewalk.serving.records import Measurement, Trial
-    from ropewalk.serving.store import RunStore, RunSummary
     from ropewalk.tui.control import Control
 
 
@@ -70,9 +70,9 @@ class Stored:
     def report(self, run_id: str, kind: str) -> str:
         """A run as ``html``, ``md``, ``csv`` (its trials) or ``json``. Raises :class:`RunStoreError`."""
         from ropewalk.jsonio import dumps
+        from ropewalk.measuring.store import trials_csv
         from ropewalk.report.html import measurement_html
         from ropewalk.report.markdown import measurement_markdown
-        from ropewalk.serving.store import trials_csv
 
         if kind == "csv":
             return trials_csv(self.trials(run_id))
@@ -83,8 +83,8 @@ class Stored:
 
     def measure(self, opened: Opened, order: Order, control: Control) -> Measurement:
         """Measure until it is done or told to end. Raises :class:`RopewalkError`."""
+        from ropewalk.measuring.measure import MeasureSettings, run_measurement
         from ropewalk.serving.engines import pick_engine
-        from ropewalk.serving.measure import MeasureSettings, run_measurement
 
         build = pick_engine(core.default_engine(opened.inspection))
         try:
@@ -109,7 +109,7 @@ class Stored:
 
         Looked for once between measurements: it takes reading weights, which a slider does not wait for.
         """
-        from ropewalk.serving.calibrate import find_calibration
+        from ropewalk.measuring.calibrate import find_calibration
 
         service = (opened.source, replace(request, context_len=1))
         if service not in self._speeds:
@@ -120,8 +120,8 @@ class Stored:
 
     def asked(self, trial: Trial, depths: Sequence[float]) -> Asked | None:
         """What a trial asked, made again from its seed; None where the protocol has changed since."""
-        from ropewalk.serving.recall.dice import Dice
-        from ropewalk.serving.recall.tasks import TASKS
+        from ropewalk.measuring.recall.seeded_random import Dice
+        from ropewalk.measuring.recall.tasks import TASKS
 
         task = TASKS.get(trial.task)
         if task is None:
@@ -136,11 +136,11 @@ class Stored:
         return Asked(needle, question.text, question.opening)
 
     def _store(self) -> RunStore:
-        from ropewalk.serving.store import RunStore
+        from ropewalk.measuring.store import RunStore
 
         return RunStore(self._store_path())
 
     def _store_path(self) -> Path:
-        from ropewalk.serving.store import default_store_path
+        from ropewalk.measuring.store import default_store_path
 
         return self._path or default_store_path()

@@ -16,7 +16,7 @@ from ropewalk.tui.stored import Stored
 
 if TYPE_CHECKING:
     from ropewalk.planner.rope.table import RopeTable
-    from ropewalk.serving.here import Here
+    from ropewalk.serving.host.probe import Here
 
 REACH_SEQUENCES = (1, 2, 4, 8)
 
@@ -63,7 +63,7 @@ class Work:
 
     def devices(self) -> tuple[Device, ...]:
         """What this machine has; GPUs first."""
-        from ropewalk.serving.devices import find_devices
+        from ropewalk.serving.host.devices import find_devices
 
         return tuple(Device(device.id, device.name, device.memory_bytes) for device in find_devices())
 
@@ -76,7 +76,7 @@ class Work:
 
     def plan(self, opened: Opened, request: PlanRequest) -> Plan:
         """The plan with its command. Raises :class:`RopewalkError` for what cannot be planned."""
-        from ropewalk.serving.here import plan_here
+        from ropewalk.serving.host.probe import plan_here
 
         here = self._here(request.engine)
         calibration = self.stored.calibration(opened, request, here)
@@ -84,7 +84,7 @@ class Work:
 
     def _here(self, engine: Engine) -> Here:
         """The engine and the devices of this machine: looked for once, which may take a second."""
-        from ropewalk.serving.here import look_here
+        from ropewalk.serving.host.probe import look_here
 
         if engine not in self._looked:
             self._looked[engine] = look_here(engine)

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from ropewalk.errors import EngineError
-from ropewalk.serving.engines.llama_client import LlamaClient
-from ropewalk.serving.ports import free_port
+from ropewalk.serving.engines.llama_cpp.client import LlamaClient
+from ropewalk.serving.process.ports import free_port
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,9 @@ from dataclasses import replace
 import pytest
 
 from ropewalk.planner.records import Plan, PlanRequest, RopeDecision
-from ropewalk.serving.engines import launch_spec, llama_cpp_python
+from ropewalk.serving.engines import launch_spec
 from ropewalk.serving.engines.known_flags import flags_in, unknown_flags
+from ropewalk.serving.engines.llama_cpp_python import launch as llama_cpp_python
 from ropewalk.serving.records import EngineBuild, LaunchSpec
 
 BUILD = EngineBuild("llama-cpp-python", "llama-cpp-python", "0.3.36", "/venv/bin/python")

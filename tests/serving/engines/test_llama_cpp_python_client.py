@@ -12,8 +12,8 @@ import pytest
 
 from ropewalk.errors import EngineError
 from ropewalk.serving.client import PromptTooLongError
-from ropewalk.serving.engines.llama_cpp_python_client import LlamaCppPythonClient
-from ropewalk.serving.ports import free_port
+from ropewalk.serving.engines.llama_cpp_python.client import LlamaCppPythonClient
+from ropewalk.serving.process.ports import free_port
 from ropewalk.units import MIB
 
 TOO_LONG = (

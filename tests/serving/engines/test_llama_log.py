@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ropewalk.serving.engines.llama_log import parse, root_error
-from ropewalk.serving.report import ServerReport
+from ropewalk.serving.engines.llama_cpp.log import parse, root_error
+from ropewalk.serving.server_report import ServerReport
 from ropewalk.units import MIB
 
 # llama.cpp b11549 in the embedded engine, SmolLM2-135M Q4_1, -c 1024 -np 1 -ub 128 -lv 4

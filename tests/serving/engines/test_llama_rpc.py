@@ -9,7 +9,7 @@ import pytest
 from ropewalk.errors import UsageError
 from ropewalk.planner.records import Plan, PlanRequest
 from ropewalk.serving.engines import launch_record, launch_spec
-from ropewalk.serving.engines.llama_rpc import endpoint, findings, server_of
+from ropewalk.serving.engines.llama_cpp.rpc import endpoint, findings, server_of
 from ropewalk.serving.records import EngineBuild
 
 MakePlan = Callable[..., Plan]

@@ -11,9 +11,9 @@ import pytest
 
 from ropewalk.errors import UsageError
 from ropewalk.planner.records import DeviceShare, Plan, PlanRequest, RopeDecision
-from ropewalk.serving.embedded_flags import BY_NAME, parse
 from ropewalk.serving.engines import command_of, launch_spec
-from ropewalk.serving.engines.llama_server import with_model
+from ropewalk.serving.engines.llama_cpp.embedded_flags import BY_NAME, parse
+from ropewalk.serving.engines.llama_cpp.launch import with_model
 from ropewalk.serving.records import EngineBuild, LaunchSpec
 
 LLAMA = EngineBuild(name="llama-server", engine="llama-server", version="11434", path="/usr/bin/llama-server")

@@ -12,8 +12,8 @@ import pytest
 
 from ropewalk.planner.records import DeviceShare, Memory, Plan, PlanRequest, RopeDecision
 from ropewalk.serving.engines import command_of, launch_spec
-from ropewalk.serving.engines.vllm import SCRUBBED_ENVIRONMENT, program
-from ropewalk.serving.engines.vllm_log import parse
+from ropewalk.serving.engines.vllm.launch import SCRUBBED_ENVIRONMENT, program
+from ropewalk.serving.engines.vllm.log import parse
 from ropewalk.serving.records import EngineBuild
 from ropewalk.units import GIB
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ropewalk.serving.client import PromptTooLongError
-from ropewalk.serving.engines.vllm_client import VllmClient
+from ropewalk.serving.engines.vllm.client import VllmClient
 
 METRICS = """\
 # HELP vllm:cache_config_info Information of the LLMEngine CacheConfig

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from ropewalk.serving.engines.vllm_log import root_error
+from ropewalk.serving.engines.vllm.log import root_error
 
 EMPTY = [
     "    raise RuntimeError(",

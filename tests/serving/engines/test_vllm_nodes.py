@@ -11,7 +11,7 @@ from ropewalk.errors import UsageError
 from ropewalk.planner.records import Plan, PlanRequest
 from ropewalk.serving.engines import launch_record, launch_spec
 from ropewalk.serving.records import EngineBuild
-from ropewalk.serving.spread import Spread
+from ropewalk.serving.topology import Spread
 
 MakePlan = Callable[..., Plan]
 VLLM = EngineBuild(name="vllm", engine="vllm", version="0.32.0", path="/usr/bin/vllm")

@@ -84,7 +84,7 @@ def serving() -> list[Serving]:
         words = command_of(warden)
         worker = parent_of(warden)
         if (
-            "ropewalk.serving.warden" not in words
+            "ropewalk.serving.process.supervisor" not in words
             or worker is None
             or not command_of(worker).startswith("ray::")
         ):

@@ -19,13 +19,13 @@ import pytest
 from tests.serving.slow.ray_namespace import ARMS, HEAD, OTHER
 
 from ropewalk.core import inspect
-from ropewalk.serving.campaign.campaign import run_campaign
-from ropewalk.serving.campaign.settings import CampaignSettings
-from ropewalk.serving.campaign.slurm import SlurmBackend
+from ropewalk.measuring.cluster.campaign import run_campaign
+from ropewalk.measuring.cluster.settings import CampaignSettings
+from ropewalk.measuring.cluster.slurm import SlurmBackend
+from ropewalk.measuring.measure import MeasureSettings, run_measurement
+from ropewalk.measuring.store import RunStore
 from ropewalk.serving.engines import pick_engine
-from ropewalk.serving.measure import MeasureSettings, run_measurement
 from ropewalk.serving.records import EngineBuild
-from ropewalk.serving.store import RunStore
 
 pytestmark = [pytest.mark.slow, pytest.mark.engine]
 

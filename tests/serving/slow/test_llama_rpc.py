@@ -22,12 +22,12 @@ from ropewalk.planner.records import Plan
 from ropewalk.serving.engines import launch_spec, pick_engine
 from ropewalk.serving.install import engines_dir
 from ropewalk.serving.launcher import RunningServer, start
-from ropewalk.serving.ports import free_port
+from ropewalk.serving.observed_shares import share_findings
 from ropewalk.serving.preflight import PreflightItem, preflight
-from ropewalk.serving.process import wait_until
+from ropewalk.serving.process.ports import free_port
+from ropewalk.serving.process.processes import wait_until
 from ropewalk.serving.records import EngineBuild
-from ropewalk.serving.report import term_of
-from ropewalk.serving.shares_seen import share_findings
+from ropewalk.serving.server_report import term_of
 from ropewalk.units import MIB
 
 pytestmark = pytest.mark.slow

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from ropewalk.core import inspect
-from ropewalk.serving.arm_run import Server
+from ropewalk.measuring.arm_run import Server
+from ropewalk.measuring.measure import MeasureSettings, run_measurement
+from ropewalk.measuring.recall.statistics import wilson
+from ropewalk.measuring.recall.summary import by_length
+from ropewalk.measuring.store import RunStore
 from ropewalk.serving.install import engines_dir
 from ropewalk.serving.launcher import start
-from ropewalk.serving.measure import MeasureSettings, run_measurement
-from ropewalk.serving.recall.statistics import wilson
-from ropewalk.serving.recall.summary import by_length
 from ropewalk.serving.records import EngineBuild, LaunchSpec, Measurement, Trial
-from ropewalk.serving.store import RunStore
 
 pytestmark = pytest.mark.slow
 

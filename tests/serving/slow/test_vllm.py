@@ -20,11 +20,11 @@ from ropewalk.errors import EngineFailedError, UsageError
 from ropewalk.inspector.records import Inspection
 from ropewalk.planner.records import Plan
 from ropewalk.serving.engines import launch_spec
-from ropewalk.serving.engines.vllm_client import VllmClient
+from ropewalk.serving.engines.vllm.client import VllmClient
 from ropewalk.serving.launcher import start
 from ropewalk.serving.live import Watch
 from ropewalk.serving.preflight import preflight
-from ropewalk.serving.process import descendants, is_alive
+from ropewalk.serving.process.processes import descendants, is_alive
 from ropewalk.serving.records import EngineBuild, LaunchSpec
 from ropewalk.serving.verify import ask_unscaled, verify
 

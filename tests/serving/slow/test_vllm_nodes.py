@@ -21,13 +21,13 @@ from ropewalk.errors import EngineFailedError
 from ropewalk.inspector.records import Inspection
 from ropewalk.planner.records import NodeLaunch
 from ropewalk.serving.engines import launch_spec
-from ropewalk.serving.engines.vllm_client import VllmClient
+from ropewalk.serving.engines.vllm.client import VllmClient
 from ropewalk.serving.launcher import RunningServer, start
-from ropewalk.serving.ports import free_port
 from ropewalk.serving.preflight import preflight
-from ropewalk.serving.process import descendants, is_alive
+from ropewalk.serving.process.ports import free_port
+from ropewalk.serving.process.processes import descendants, is_alive
 from ropewalk.serving.records import EngineBuild, LaunchSpec
-from ropewalk.serving.spread import Spread
+from ropewalk.serving.topology import Spread
 
 pytestmark = pytest.mark.slow
 

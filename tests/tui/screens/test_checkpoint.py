@@ -15,7 +15,7 @@ from textual.widgets import Input, Static
 from ropewalk.findings import Finding
 from ropewalk.inspector.tensors import Tensor, TensorTable
 from ropewalk.tui.screens.checkpoint import CheckpointScreen
-from ropewalk.tui.screens.sheet import Sheet
+from ropewalk.tui.screens.modal import Sheet
 from ropewalk.tui.widgets.layer_strip import LayerStrip
 from ropewalk.tui.widgets.module_tree import ModuleTree
 from ropewalk.tui.widgets.record_list import RecordList

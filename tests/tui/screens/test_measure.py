@@ -10,11 +10,11 @@ from textual.pilot import Pilot
 from textual.widgets import Static
 
 from ropewalk.errors import EngineMissingError
-from ropewalk.serving import events
+from ropewalk.measuring import events
 from ropewalk.tui.app import RopewalkApp
 from ropewalk.tui.runview import RunView
 from ropewalk.tui.screens.measure import MeasureScreen
-from ropewalk.tui.screens.sheet import Sheet
+from ropewalk.tui.screens.modal import Sheet
 from ropewalk.tui.widgets.heatmap import Heatmap
 from ropewalk.tui.widgets.plot import Plot
 

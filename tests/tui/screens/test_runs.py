@@ -12,7 +12,7 @@ from textual.widgets import Static
 
 from ropewalk.errors import RunStoreError
 from ropewalk.tui.screens.measure import MeasureScreen
-from ropewalk.tui.screens.sheet import Sheet
+from ropewalk.tui.screens.modal import Sheet
 from ropewalk.tui.widgets.record_list import RecordList
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from ropewalk.serving.ports import free_port
+from ropewalk.serving.process.ports import free_port
 from ropewalk.tui.themes import DARK
 
 pytestmark = pytest.mark.slow

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ropewalk.serving.store import RunStore
+from ropewalk.measuring.store import RunStore
 
 pytestmark = [pytest.mark.slow, pytest.mark.engine]
 PATIENCE_SECONDS = 600.0

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from ropewalk.api.bodies import CheckBody, body_of
 from ropewalk.api.openapi import takes
 from ropewalk.api.state import UseState, answer
-from ropewalk.serving.check import CheckResult, check_command, model_source
+from ropewalk.checking import CheckResult, check_command, model_source
 
 router = APIRouter(tags=["Plan"])
 

@@ -12,7 +12,7 @@ from ropewalk._version import __version__
 from ropewalk.api.metrics import MEDIA_TYPE
 from ropewalk.api.orders import MeasureOrder, ServeOrder
 from ropewalk.api.state import UseState, answer
-from ropewalk.serving.detached import detached_servers
+from ropewalk.serving.process.detached import detached_servers
 
 router = APIRouter(tags=["Watch"])
 

@@ -11,7 +11,7 @@ from ropewalk.api.bodies import PlanBody, body_of
 from ropewalk.api.openapi import takes
 from ropewalk.api.state import UseState, answer
 from ropewalk.planner.records import Plan
-from ropewalk.serving.here import plan_here
+from ropewalk.serving.host.probe import plan_here
 
 router = APIRouter(tags=["Plan"])
 

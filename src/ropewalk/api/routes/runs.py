@@ -21,11 +21,11 @@ from ropewalk.api.streams import EventStream, follow, last_event_id, once, unles
 from ropewalk.documents import RunList
 from ropewalk.errors import RunActiveError, UsageError
 from ropewalk.jsonio import dumps, from_data
+from ropewalk.measuring.events import RunEnded
+from ropewalk.measuring.settings import MeasureSettings
+from ropewalk.measuring.store import RunStore
 from ropewalk.planner.records import PlanRequest
-from ropewalk.serving.events import RunEnded
 from ropewalk.serving.records import Measurement
-from ropewalk.serving.settings import MeasureSettings
-from ropewalk.serving.store import RunStore
 
 router = APIRouter(tags=["Measure"])
 _HAYSTACKS = ("prose", "noise")
@@ -79,7 +79,7 @@ def delete_run(run: str, state: UseState) -> Response:
 async def run_events(run: str, request: Request, state: UseState) -> Response:
     """What a measurement tells while it runs, from its start on, as server-sent events.
 
-    Their names are those of `ropewalk.serving.events`, the last one is `run_ended`. `Last-Event-ID` goes on
+    Their names are those of `ropewalk.measuring.events`, the last one is `run_ended`. `Last-Event-ID` goes on
     after an event. Of a run that nobody measures here there is `run_ended` alone, with its status.
     """
     measurement = await state.in_thread(_load, state, run)

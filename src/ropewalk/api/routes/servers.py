@@ -17,7 +17,12 @@ from ropewalk.api.state import UseState, answer
 from ropewalk.api.streams import EVENT_STREAM, EventStream, follow, unless_gone
 from ropewalk.documents import ServerList
 from ropewalk.errors import UsageError
-from ropewalk.serving.detached import DetachedServer, detached_servers, find_detached, stop_detached
+from ropewalk.serving.process.detached import (
+    DetachedServer,
+    detached_servers,
+    find_detached,
+    stop_detached,
+)
 
 router = APIRouter(tags=["Serve"])
 

@@ -10,10 +10,10 @@ from ropewalk.inspector.derive.evidence import SHOWN_BY, BlockEvidence, shown_by
 from ropewalk.inspector.derive.families import family_of
 from ropewalk.inspector.derive.heads import stated_heads
 from ropewalk.inspector.derive.layers import Layer
+from ropewalk.inspector.derive.observed import Shown
 from ropewalk.inspector.derive.parameters import Parameters
 from ropewalk.inspector.derive.places import Places
 from ropewalk.inspector.derive.settings import Settings
-from ropewalk.inspector.derive.shown import Shown
 from ropewalk.inspector.records import Checkpoint, Fact, Source
 
 _UNKNOWN = Fact(None, "derived", "not stated")

@@ -11,15 +11,15 @@ from ropewalk.errors import UsageError
 from ropewalk.findings import Finding
 from ropewalk.planner.caches import CacheType, cache_types, find_cache_type
 from ropewalk.planner.engines.vllm_buckets import BLOCK_UNIT, Paging, block_size, buckets_of, state_bytes
-from ropewalk.planner.engines.vllm_cuts import alternatives as alternatives
-from ropewalk.planner.engines.vllm_cuts import cut_findings
-from ropewalk.planner.engines.vllm_cuts import traffic as traffic
 from ropewalk.planner.engines.vllm_estimates import (
     activations,
     graphs,
     latent_workspace,
     process_overhead,
 )
+from ropewalk.planner.engines.vllm_partitions import alternatives as alternatives
+from ropewalk.planner.engines.vllm_partitions import cut_findings
+from ropewalk.planner.engines.vllm_partitions import traffic as traffic
 from ropewalk.planner.engines.vllm_pool import Pool, make_pool
 from ropewalk.planner.engines.vllm_ranks import RankKind, check_ranks, kinds_of, place_ranks
 from ropewalk.planner.layers_cache import LogicalCache, logical_cache

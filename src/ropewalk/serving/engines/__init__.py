@@ -7,11 +7,13 @@ from dataclasses import replace
 from ropewalk.errors import EngineMissingError, UsageError
 from ropewalk.findings import by_severity
 from ropewalk.planner.records import Engine, Launch, Plan
-from ropewalk.serving.engines import llama_cpp_python, llama_server, vllm
 from ropewalk.serving.engines.adapter import Adapter
 from ropewalk.serving.engines.find import find_engines, pick_engine, with_devices
+from ropewalk.serving.engines.llama_cpp import launch as llama_server
+from ropewalk.serving.engines.llama_cpp_python import launch as llama_cpp_python
+from ropewalk.serving.engines.vllm import launch as vllm
 from ropewalk.serving.records import EngineBuild, LaunchSpec
-from ropewalk.serving.spread import HERE, Spread
+from ropewalk.serving.topology import HERE, Spread
 
 __all__ = [
     "Adapter",

@@ -10,7 +10,7 @@ from ropewalk.findings import Finding
 from ropewalk.planner.records import Plan
 from ropewalk.serving.client import ServerClient
 from ropewalk.serving.records import EngineBuild, LaunchSpec
-from ropewalk.serving.spread import Spread
+from ropewalk.serving.topology import Spread
 
 
 class Adapter(Protocol):

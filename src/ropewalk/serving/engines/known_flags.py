@@ -8,9 +8,9 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from ropewalk.serving.embedded_flags import BY_NAME
 from ropewalk.serving.engines import adapter_of
 from ropewalk.serving.engines.find import run
+from ropewalk.serving.engines.llama_cpp.embedded_flags import BY_NAME
 from ropewalk.serving.records import EngineBuild
 
 _FEWEST = 20  # a help with fewer flags than any server has was not understood

@@ -20,7 +20,7 @@ from ropewalk.inspector.tensors import Tensor
 from ropewalk.tui.export import tensors_csv
 from ropewalk.tui.modules import EVERYTHING, Module, module_tree
 from ropewalk.tui.screens.base import RecordScreen
-from ropewalk.tui.screens.sheet import Sheet
+from ropewalk.tui.screens.modal import Sheet
 from ropewalk.tui.state import Desk, Opened
 from ropewalk.tui.tensor_rows import COLUMNS, Column, TensorRows
 from ropewalk.tui.text import clean, finding_line, finding_page, shown

@@ -15,16 +15,16 @@ from textual.message import Message
 from textual.widgets import Static
 
 from ropewalk.errors import RopewalkError, UsageError
+from ropewalk.measuring import events
 from ropewalk.planner.records import PlanRequest
 from ropewalk.report.layout import bar
-from ropewalk.serving import events
 from ropewalk.serving.records import Measurement, Trial
 from ropewalk.tui.control import Control, Held
 from ropewalk.tui.curves import arm_key, memory_figure, prefill_figure
 from ropewalk.tui.runview import RunView, stored_view
 from ropewalk.tui.screens.ask import AskSheet
 from ropewalk.tui.screens.base import RecordScreen
-from ropewalk.tui.screens.sheet import Sheet
+from ropewalk.tui.screens.modal import Sheet
 from ropewalk.tui.state import Desk, Opened
 from ropewalk.tui.stored import Asked, Order
 from ropewalk.tui.text import clean, finding_line

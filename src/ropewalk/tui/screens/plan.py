@@ -22,7 +22,7 @@ from ropewalk.report.ranks import rank_grid
 from ropewalk.report.verdict import verdict
 from ropewalk.tui.length import plan_marks, slider_range
 from ropewalk.tui.screens.base import RecordScreen
-from ropewalk.tui.screens.sheet import Sheet
+from ropewalk.tui.screens.modal import Sheet
 from ropewalk.tui.state import Desk, Masks, Opened
 from ropewalk.tui.text import clean, clean_lines, finding_line, finding_page
 from ropewalk.tui.widgets.choice import Choice

@@ -15,14 +15,14 @@ from textual.widgets import Input, Static
 from textual.worker import get_current_worker
 
 from ropewalk.errors import RopewalkError
+from ropewalk.measuring.store import RunSummary
 from ropewalk.report.measurement import measurement_page
 from ropewalk.serving.records import Measurement
-from ropewalk.serving.store import RunSummary
 from ropewalk.tui.compare import compare_page
 from ropewalk.tui.screens.ask import AskSheet
 from ropewalk.tui.screens.base import RecordScreen
 from ropewalk.tui.screens.choose import ChooseSheet
-from ropewalk.tui.screens.sheet import Sheet
+from ropewalk.tui.screens.modal import Sheet
 from ropewalk.tui.text import clean
 from ropewalk.tui.widgets.panel import Panel, ScrollPanel
 from ropewalk.tui.widgets.record_list import RecordList

@@ -1,0 +1,57 @@
+"""What this machine can serve: engines, how to get those that are missing, devices and memory."""
+
+from __future__ import annotations
+
+import platform
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+from ropewalk._version import __version__
+from ropewalk.errors import EngineMissingError
+from ropewalk.measuring.store import default_store_path
+from ropewalk.planner.records import Engine
+from ropewalk.serving.engines import find_engines, pick_engine
+from ropewalk.serving.host.devices import Device, find_devices
+from ropewalk.serving.records import EngineBuild
+
+_SERVED: tuple[Engine, ...] = ("llama-server", "vllm", "llama-cpp-python")
+_LIBRARIES = ("huggingface_hub", "httpx2", "pydantic", "rich")
+
+
+@dataclass(frozen=True, slots=True)
+class Doctor:
+    """``missing`` has each engine of which there is none, and how to get one; ``versions`` are of ropewalk,
+    Python and the libraries that results may depend on."""
+
+    engines: tuple[EngineBuild, ...]
+    missing: dict[str, str]
+    devices: tuple[Device, ...]
+    store: Path
+    versions: dict[str, str]
+    schema: str = "ropewalk.doctor/1"
+
+
+def examine() -> Doctor:
+    """Look at everything; no engine is loaded into this process."""
+    return Doctor(
+        engines=find_engines(),
+        missing=_missing(),
+        devices=find_devices(),
+        store=default_store_path(),
+        versions={
+            "ropewalk": __version__,
+            "python": platform.python_version(),
+            **{name: metadata.version(name) for name in _LIBRARIES},
+        },
+    )
+
+
+def _missing() -> dict[str, str]:
+    missing: dict[str, str] = {}
+    for engine in _SERVED:
+        try:
+            pick_engine(engine)
+        except EngineMissingError as error:
+            missing[engine] = error.message
+    return missing

@@ -1,0 +1,138 @@
+"""What a checkpoint says held against what its tensors are; the tensors are right."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+from ropewalk.findings import Finding
+from ropewalk.inspector.derive.class_defaults import SOURCE
+from ropewalk.inspector.derive.evidence import SHOWN_BY, BlockEvidence
+from ropewalk.inspector.derive.heads import Heads, stated_heads
+from ropewalk.inspector.derive.layers import Layer
+from ropewalk.inspector.derive.observed import Shown
+from ropewalk.inspector.derive.packing import Weight
+from ropewalk.inspector.derive.patterns import LayerWord
+from ropewalk.inspector.derive.settings import Settings
+from ropewalk.inspector.records import Fact
+
+_PAD_ROWS = 1024  # vocabularies are padded to multiples of up to this many rows
+# Findings of the readers that mean that tensors of the checkpoint were not seen.
+_LOSSES = frozenset(
+    {
+        "missing_shards", "single_shard", "index_tensor_missing", "lfs_pointer", "not_safetensors",
+        "header_length_exceeds_file", "header_too_large", "header_not_json", "header_malformed",
+    }
+)  # fmt: skip
+_NAMES = {"head_dim_k": "head_dim", "head_dim_v": "v_head_dim"}
+
+
+@dataclass(frozen=True, slots=True)
+class Disagreement:
+    """One field in which the tensors differ from what is stated."""
+
+    field: str
+    stated: Any
+    proven: Any
+    tensor: str
+    num_layers: int
+
+
+def mismatch(settings: Settings, found: Disagreement) -> Finding:
+    """The finding of a disagreement; a class default that is contradicted is a warning of its own."""
+    fact = settings.fact(found.field)
+    where = {
+        "field": (fact.detail if fact else None) or found.field,
+        settings.source: found.stated,
+        "tensors": found.proven,
+        "tensor": found.tensor,
+        "num_layers": found.num_layers,
+    }
+    if fact is not None and fact.source == "default":
+        message = (
+            f"config.json has no {found.field}; {SOURCE} would assume {found.stated}, the tensors have "
+            f"{found.proven}"
+        )
+        return Finding("default_contradicted", "warning", message, where)
+    message = (
+        f"{where['field']} is {found.stated}, but {found.tensor} says {found.proven}"
+        f"{f' ({found.num_layers} layers)' if found.num_layers > 1 else ''}; {found.proven} is used"
+    )
+    return Finding("config_tensor_mismatch", "error", message, where)
+
+
+def hold_heads(
+    settings: Settings,
+    words: Sequence[LayerWord],
+    layers: Sequence[Layer],
+    evidence: Mapping[int, BlockEvidence],
+    *,
+    prefix: str,
+) -> list[Disagreement]:
+    """Heads and head sizes of all layers; one disagreement per field and pair of values."""
+    found: dict[tuple[str, Any, Any], list[int]] = {}
+    for index, layer in enumerate(layers):
+        if index not in evidence or layer.kind not in ("full", "sliding", "chunked"):
+            continue
+        stated = stated_heads(settings, index, words[index])
+        for item in fields(Heads):
+            name = _NAMES.get(item.name, item.name)
+            said, proven = getattr(stated, item.name), getattr(layer.heads, item.name)
+            if settings.value(name) is not None and None not in (said, proven) and said != proven:
+                found.setdefault((item.name, said, proven), []).append(index)
+    return [
+        Disagreement(
+            _NAMES.get(name, name),
+            said,
+            proven,
+            _tensor(evidence[where[0]], _NAMES.get(name, name), prefix, where[0]),
+            len(where),
+        )
+        for (name, said, proven), where in found.items()
+    ]
+
+
+def _tensor(block: BlockEvidence, name: str, prefix: str, index: int) -> str:
+    weight = next((block.roles[role] for role in SHOWN_BY[name] if role in block.roles), None)
+    return f"{prefix}{index}.{weight.name if weight else ''}"
+
+
+def hold_shown(settings: Settings, shown: Mapping[str, Shown]) -> list[Disagreement]:
+    """Widths, numbers of experts, sizes of latent attention.
+
+    Layers may differ: a stated value that some layer shows is right.
+    """
+    found: list[Disagreement] = []
+    for name, item in shown.items():
+        stated = settings.value(name)
+        said = stated if isinstance(stated, list) else [stated]
+        if stated is not None and not set(item.values.values()) & set(said):
+            found.append(Disagreement(name, stated, item.usual, item.tensor, len(item.values)))
+    return found
+
+
+def hold_vocabulary(stated: Fact | None, table: Weight | None) -> tuple[Fact | None, list[Finding]]:
+    """The vocabulary from the rows of the embedding; a few more rows than stated are padding."""
+    if table is None:
+        return stated, []
+    rows, tensor = table.shape[0], table.name
+    proven = Fact(rows, "tensor", tensor)
+    if stated is None or stated.value is None or stated.value == rows:
+        return proven, []
+    where = {"field": stated.detail, stated.source: stated.value, "tensors": rows, "tensor": tensor}
+    if stated.source == "default":
+        return proven, []
+    if 0 < rows - stated.value < _PAD_ROWS:
+        message = (
+            f"{tensor} has {rows - stated.value} rows more than {stated.detail} = {stated.value}: padding"
+        )
+        return stated, [Finding("vocabulary_padded", "info", message, where)]
+    message = f"{stated.detail} is {stated.value}, but {tensor} has {rows} rows; {rows} is used"
+    is_tokenizer = stated.detail == "tokenizer.ggml.tokens"  # not the model's own word about itself
+    return proven, [Finding("config_tensor_mismatch", "warning" if is_tokenizer else "error", message, where)]
+
+
+def is_incomplete(findings: Iterable[Finding]) -> bool:
+    """Whether tensors are known to be missing, so that absence proves nothing."""
+    return any(finding.code in _LOSSES for finding in findings)

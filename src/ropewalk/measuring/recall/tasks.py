@@ -1,0 +1,207 @@
+"""What is asked: needles, where they go, and the questions about one haystack.
+
+The definitions follow RULER (NVIDIA/RULER, scripts/data/synthetic, Apache-2.0), the needle with a number
+word for word; the rest is worded shorter, for small models. One departure, for cost: the needles of all
+depths stand in one haystack, and the questions, which come last, differ; so the long part is evaluated
+once. A question then has as many distractors as there are other depths (RULER's ``multikey`` setting).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ropewalk.errors import UsageError
+from ropewalk.measuring.recall.seeded_random import Dice
+from ropewalk.measuring.recall.words import KEYS
+
+_UPPER = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+_HEX = "0123456789abcdef"
+NUM_DISTRACTORS = 3  # per question; RULER niah_multikey_1: num_needle_k 4
+NUM_VALUES = 4  # RULER niah_multivalue: num_needle_v 4
+NUM_HOPS = 4  # RULER vt: num_hops 4
+NUM_COMMON = 10  # RULER cwe: 10 common words
+COMMON_RATIO = 10  # RULER cwe: 30 times against 3
+
+
+@dataclass(frozen=True, slots=True)
+class Needle:
+    """A sentence to be hidden; ``depth`` is its place as a share of the prompt in tokens."""
+
+    depth: float
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One question about the haystack, the answer's opening words, and what has to follow.
+
+    ``needle`` is the index of the (first) needle that it asks for; None where the matter is everywhere.
+    """
+
+    depth: float
+    text: str
+    opening: str
+    expected: tuple[str, ...]
+    needle: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """All that is said in one haystack: ``intro``, needles, questions.
+
+    ``values`` are all that an answer may be mistaken for; ``lines`` replace the haystack where the
+    task brings its own, and are repeated.
+    """
+
+    intro: str
+    needles: tuple[Needle, ...]
+    questions: tuple[Question, ...]
+    values: tuple[str, ...]
+    lines: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A kind of question. ``answer_tokens`` is room for every tokenizer seen, ``exact`` forbids rewording."""
+
+    name: str
+    draft: Callable[[Dice, Sequence[float]], Draft]
+    answer_tokens: int
+    exact: bool = False
+    has_depth: bool = True
+
+
+def find_task(name: str) -> Task:
+    """The task of this name. Raises :class:`UsageError`."""
+    task = TASKS.get(name)
+    if task is None:
+        raise UsageError(f"no task is called {name!r}; there are {', '.join(TASKS)}", where={"task": name})
+    return task
+
+
+def _numbers(dice: Dice, depths: Sequence[float], *, per_key: int = 1, distractors: int = 0) -> Draft:
+    """One key for every depth with ``per_key`` values, and distractor keys anywhere."""
+    keys = iter(dice.shuffled(KEYS))
+    values = _distinct(lambda: dice.digits(7), len(depths) * (per_key + distractors))
+    unused = iter(values)
+    needles: list[Needle] = []
+    questions: list[Question] = []
+    for depth in depths:
+        key, own = next(keys), tuple(next(unused) for _ in range(per_key))
+        places = [depth, *((depth + step / per_key) % 1 for step in range(1, per_key))]
+        questions.append(_ask_numbers(depth, key, own, needle=len(needles)))
+        needles += [_number(place, key, value) for place, value in zip(places, own, strict=True)]
+        needles += [_number(dice.below(1000) / 1000, next(keys), next(unused)) for _ in range(distractors)]
+    intro = "Some special magic numbers are hidden in this text. Remember them.\n\n"
+    return Draft(intro, tuple(needles), tuple(questions), tuple(values))
+
+
+def _number(depth: float, key: str, value: str) -> Needle:
+    return Needle(depth, f"One of the special magic numbers for {key} is: {value}.")
+
+
+def _ask_numbers(depth: float, key: str, values: tuple[str, ...], *, needle: int) -> Question:
+    if len(values) == 1:
+        text = f"What is the special magic number for {key}?"
+        opening = f"The special magic number for {key} is"
+    else:
+        text = f"What are all the special magic numbers for {key}?"
+        opening = f"The special magic numbers for {key} are"
+    return Question(depth, text, opening, values, needle)
+
+
+def _single(dice: Dice, depths: Sequence[float]) -> Draft:
+    return _numbers(dice, depths)
+
+
+def _multikey(dice: Dice, depths: Sequence[float]) -> Draft:
+    return _numbers(dice, depths, distractors=NUM_DISTRACTORS)
+
+
+def _multivalue(dice: Dice, depths: Sequence[float]) -> Draft:
+    return _numbers(dice, depths, per_key=NUM_VALUES)
+
+
+def _tracking(dice: Dice, depths: Sequence[float]) -> Draft:
+    """A chain of assignments for every depth; its hops are spread from there to the end."""
+    names = _distinct(lambda: dice.text(_UPPER, 5), len(depths) * (NUM_HOPS + 1))
+    unused = iter(names)
+    values = _distinct(lambda: dice.digits(5), len(depths))
+    needles: list[Needle] = []
+    questions: list[Question] = []
+    for depth, value in zip(depths, values, strict=True):
+        chain = tuple(next(unused) for _ in range(NUM_HOPS + 1))
+        text = f"Which variables have the value {value}? There are {len(chain)}."
+        opening = f"The {len(chain)} variables with the value {value} are VAR"
+        questions.append(Question(depth, text, opening, chain, len(needles)))
+        for hop, name in enumerate(chain):
+            place = depth + (1 - depth) * hop / (NUM_HOPS + 1)
+            needles.append(Needle(place, f"VAR {name} = {f'VAR {chain[hop - 1]}' if hop else value}."))
+    intro = "Assignments of variables are hidden in this text. Remember them.\n\n"
+    return Draft(intro, tuple(needles), tuple(questions), tuple(names))
+
+
+def _words(dice: Dice, depths: Sequence[float]) -> Draft:
+    """Ten common words, ten times as often as the rest; unlike RULER's, the counts grow with the length."""
+    mixed = dice.shuffled(KEYS)
+    common, rare = mixed[:NUM_COMMON], mixed[NUM_COMMON : NUM_COMMON * (COMMON_RATIO + 1)]
+    lines = []
+    for start in range(0, len(rare), NUM_COMMON):
+        line = ", ".join(dice.shuffled(common + rare[start : start + NUM_COMMON]))
+        lines.append(f"{line}.")
+    text = f"What are the {NUM_COMMON} most common words in the list?"
+    question = Question(0.0, text, f"The {NUM_COMMON} most common words are", tuple(common), None)
+    intro = "Some words come up again and again in this list. Remember them.\n\n"
+    return Draft(intro, (), (question,), tuple(mixed), tuple(lines))
+
+
+def _uuid(dice: Dice, depths: Sequence[float]) -> Draft:
+    def draw() -> str:
+        return "-".join(dice.text(_HEX, count) for count in (8, 4, 4, 4, 12))
+
+    return _copies(dice, depths, what="code", values=_distinct(draw, len(depths)))
+
+
+def _json(dice: Dice, depths: Sequence[float]) -> Draft:
+    def draw() -> str:
+        return f'{{"id": "{dice.text(_HEX, 6)}", "port": {dice.digits(4)}}}'
+
+    return _copies(dice, depths, what="record", values=_distinct(draw, len(depths)))
+
+
+def _copies(dice: Dice, depths: Sequence[float], *, what: str, values: Sequence[str]) -> Draft:
+    keys = dice.shuffled(KEYS)[: len(depths)]
+    needles = [
+        Needle(depth, f"The {what} of {key} is {value}.")
+        for depth, key, value in zip(depths, keys, values, strict=True)
+    ]
+    questions = [
+        Question(depth, f"What is the {what} of {key}?", f"The {what} of {key} is", (value,), index)
+        for index, (depth, key, value) in enumerate(zip(depths, keys, values, strict=True))
+    ]
+    intro = f"Some {what}s are hidden in this text. Remember them.\n\n"
+    return Draft(intro, tuple(needles), tuple(questions), tuple(values))
+
+
+def _distinct(draw: Callable[[], str], count: int) -> list[str]:
+    """``count`` values, none of which is drawn twice."""
+    drawn: dict[str, None] = {}
+    while len(drawn) < count:
+        drawn[draw()] = None
+    return list(drawn)
+
+
+# Answer budgets: 7 digits are at most 9 tokens, a UUID at most 37 where every character is one.
+TASKS = {
+    task.name: task
+    for task in (
+        Task("niah_single", _single, 16),
+        Task("niah_multikey", _multikey, 16),
+        Task("niah_multivalue", _multivalue, 64),
+        Task("variable_tracking", _tracking, 64),
+        Task("common_words", _words, 96, has_depth=False),
+        Task("copy_uuid", _uuid, 48, exact=True),
+        Task("copy_json", _json, 48, exact=True),
+    )
+}

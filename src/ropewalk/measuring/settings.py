@@ -1,0 +1,106 @@
+"""What a measurement is made of, and the lengths that it asks at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ropewalk.errors import UsageError
+from ropewalk.measuring.pace import Pace
+from ropewalk.measuring.recall.prompt import longest_prompt
+from ropewalk.measuring.recall.statistics import SPRT_CAP
+from ropewalk.measuring.recall.tasks import Task, find_task
+from ropewalk.measuring.recall.vocabulary import Form
+
+BASE_LEN = 2048  # short enough for every model that is served at long context, and cheap
+CHAT_TOKENS = 32  # more for an answer that makes a sentence of its own
+TAIL_TOKENS = 80  # what a further question about a haystack costs: fill, question, opening
+
+
+@dataclass(frozen=True, slots=True)
+class MeasureSettings:
+    """The grid and how it is asked; all of it goes into the record.
+
+    ``lengths`` are prompts in tokens, None for a short one and the longest of every arm; ``depths``
+    shares of the prompt; ``trials`` per cell, each with a haystack of its own, cut short per length as
+    soon as the sequential test has decided (``early_stop``). ``haystack`` is ``prose``, ``noise`` or a
+    text file; ``answer_tokens`` None takes the task's own budget. ``minutes`` picks lengths and trials
+    for about that time. ``plan`` are further fields of ``PlanRequest`` for every arm.
+    """
+
+    tasks: tuple[str, ...] = ("niah_single",)
+    lengths: tuple[int, ...] | None = None
+    depths: tuple[float, ...] = (0.1, 0.3, 0.5, 0.7, 0.9)
+    trials: int = 1
+    early_stop: bool = True
+    seed: int = 1
+    haystack: str = "prose"
+    form: Form = "prefill"
+    answer_tokens: int | None = None
+    threads: int | None = None
+    minutes: float | None = None
+    plan: dict[str, Any] = field(default_factory=dict)
+
+    def checked(self) -> MeasureSettings:
+        """The same, if it can be measured. Raises :class:`UsageError`."""
+        for task in self.tasks:
+            find_task(task)
+        for name, wrong in (
+            ("tasks", not self.tasks),
+            ("lengths", self.lengths is not None and not self.lengths),
+            ("depths", not self.depths or any(not 0 <= depth <= 1 for depth in self.depths)),
+            ("depths", len(set(self.depths)) < len(self.depths)),
+            ("trials", self.trials < 1),
+            ("minutes", self.minutes is not None and self.minutes <= 0),
+        ):
+            if wrong:
+                value = getattr(self, name)
+                raise UsageError(
+                    f"{name} {value!r} cannot be measured", where={"field": name, "value": value}
+                )
+        return self
+
+    def budget_of(self, task: Task) -> int:
+        """Tokens that an answer may take."""
+        free = CHAT_TOKENS if self.form == "chat" else 0
+        return self.answer_tokens or task.answer_tokens + free
+
+    @property
+    def longest_answer(self) -> int:
+        """The largest answer budget of all tasks."""
+        return max(self.budget_of(find_task(name)) for name in self.tasks)
+
+
+def default_lengths(contexts: Iterable[int], *, answer_tokens: int) -> tuple[int, ...]:
+    """A short prompt, and the longest that each context takes beside its answer; shortest first."""
+    longest = sorted({longest_prompt(context, answer_tokens=answer_tokens) for context in contexts})
+    return tuple(sorted({min(BASE_LEN, (longest[0] + answer_tokens + 1) // 4), *longest}))
+
+
+Asked = Callable[[Sequence[int]], Sequence[int]]  # a grid's lengths to those that all arms are asked at
+
+
+def within_minutes(settings: MeasureSettings, asked: Asked, pace: Pace) -> MeasureSettings:
+    """Settings whose grid takes about ``minutes``: the short length, then the longest, then the others.
+
+    What is left over goes into trials. The short length is kept whatever it costs. ``minutes`` is None in
+    the result: the choice is made.
+    """
+    assert settings.lengths  # noqa: S101 - fixed when the session began
+    seconds = (settings.minutes or 0) * 60
+    shortest, *others = settings.lengths
+    chosen: tuple[int, ...] = (shortest,)
+    for length in reversed(others):
+        longer = tuple(sorted((*chosen, length)))
+        if round_seconds(asked(longer), settings, pace) <= seconds:
+            chosen = longer
+    rounds = int(seconds / max(round_seconds(asked(chosen), settings, pace), 1e-3))
+    most = max(1, SPRT_CAP // len(settings.depths))
+    return replace(settings, lengths=chosen, trials=min(max(rounds, 1), most), minutes=None)
+
+
+def round_seconds(asked: Sequence[int], settings: MeasureSettings, pace: Pace) -> float:
+    """One haystack at each of these lengths: the long part evaluated once, then every depth's question."""
+    more = (len(settings.depths) - 1) * pace.question_seconds
+    return sum(pace.seconds(0, length) + more for length in asked) * len(settings.tasks)

@@ -1,0 +1,297 @@
+"""Past measurements in one SQLite file; every trial is there as soon as it has ended.
+
+A run is kept as what was seen: its frame, its arms without their cells, its trials. Cells, effective
+contexts, speed and the comparison are derived again whenever a run is loaded. A run that is stored as
+running while its process is gone was cut off, and reads as interrupted.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from ropewalk import jsonio
+from ropewalk.errors import RunMissingError, RunStoreError
+from ropewalk.measuring.assemble import assemble
+from ropewalk.measuring.owner import Owner, this_process
+from ropewalk.planner.calibration import Calibration
+from ropewalk.serving.records import ArmResult, Measurement, RunStatus, Trial
+
+LOCK_SECONDS = 5.0
+Row = tuple[Any, ...]
+
+# Never edited, only added to: user_version counts those that a file has seen.
+MIGRATIONS: tuple[tuple[str, ...], ...] = (
+    (
+        "CREATE TABLE runs (run_id TEXT PRIMARY KEY, record TEXT NOT NULL)",
+        "CREATE TABLE arms (run_id TEXT NOT NULL, arm TEXT NOT NULL, position INTEGER NOT NULL, "
+        "record TEXT NOT NULL, PRIMARY KEY (run_id, arm))",
+        "CREATE TABLE trials (position INTEGER PRIMARY KEY, run_id TEXT NOT NULL, arm TEXT NOT NULL, "
+        "key TEXT NOT NULL, record TEXT NOT NULL, UNIQUE (run_id, arm, key))",
+    ),
+    ("CREATE TABLE calibrations (key TEXT PRIMARY KEY, run_id TEXT NOT NULL, record TEXT NOT NULL)",),
+    ("ALTER TABLE runs ADD COLUMN owner TEXT",),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RunSummary:
+    """A run as it is listed."""
+
+    run_id: str
+    status: RunStatus
+    created: str
+    checkpoint: str
+    target_len: int
+    arms: tuple[str, ...]
+    trials: int
+
+
+def default_store_path() -> Path:
+    """``runs.sqlite3`` in the user's data folder."""
+    import platformdirs
+
+    return platformdirs.user_data_path("ropewalk") / "runs.sqlite3"
+
+
+class RunStore:
+    """The runs in one file; a context manager. Every method raises :class:`RunStoreError`.
+
+    The file is made where there is none. A store that is locked by another process for longer than
+    ``lock_seconds``, cannot be written, is damaged or comes from a newer version is refused.
+    """
+
+    def __init__(self, path: Path, *, lock_seconds: float = LOCK_SECONDS) -> None:
+        self.path = path
+        with self._guard():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._db = sqlite3.connect(
+                path, timeout=lock_seconds, isolation_level=None, check_same_thread=False
+            )
+            try:
+                self._db.execute("PRAGMA journal_mode = WAL")
+                self._db.execute("PRAGMA synchronous = FULL")
+                self._migrate()
+            except BaseException:
+                self._db.close()
+                raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file; again is no error."""
+        self._db.close()
+
+    def create(self, run: Measurement) -> None:
+        """A new run, without arms and trials."""
+        self._write(
+            "INSERT INTO runs (run_id, record, owner) VALUES (?, ?, ?)", run.run_id, _frame(run), _owner(run)
+        )
+
+    def update(self, run: Measurement) -> None:
+        """Write a run's status, settings and findings anew; arms and trials stay as they are."""
+        self._write(
+            "UPDATE runs SET record = ?, owner = ? WHERE run_id = ?", _frame(run), _owner(run), run.run_id
+        )
+
+    def save_arm(self, run_id: str, result: ArmResult, *, position: int) -> None:
+        """What was seen of an arm so far; replaces what was saved of it before."""
+        bare = replace(result, cells=(), speed=(), speed_fit=None)
+        self._write(
+            "INSERT OR REPLACE INTO arms (run_id, arm, position, record) VALUES (?, ?, ?, ?)",
+            *(run_id, result.arm, position, jsonio.dumps(bare, indent=None)),
+        )
+
+    def add_trial(self, run_id: str, trial: Trial) -> None:
+        """One ended trial; one of the same arm and key is replaced."""
+        self._write(
+            "INSERT OR REPLACE INTO trials (run_id, arm, key, record) VALUES (?, ?, ?, ?)",
+            *(run_id, trial.arm, trial.key, jsonio.dumps(trial, indent=None)),
+        )
+
+    def save_calibration(self, run_id: str, calibration: Calibration, *, key: str) -> None:
+        """The speed that a run measured; replaces an older one of the same key."""
+        self._write(
+            "INSERT OR REPLACE INTO calibrations (key, run_id, record) VALUES (?, ?, ?)",
+            *(key, run_id, jsonio.dumps(calibration, indent=None)),
+        )
+
+    def has_calibrations(self) -> bool:
+        """Whether any speed was measured."""
+        return bool(self._rows("SELECT 1 FROM calibrations LIMIT 1"))
+
+    def calibration(self, key: str) -> Calibration | None:
+        """The latest speed measured under this key."""
+        rows = self._rows("SELECT record FROM calibrations WHERE key = ?", key)
+        with self._guard():
+            return jsonio.loads(Calibration, rows[0][0]) if rows else None
+
+    def delete(self, run_id: str) -> None:
+        """Forget a run, its trials, its logs and what it calibrated."""
+        run_id = self.find(run_id)
+        arms = self._rows("SELECT arm FROM arms WHERE run_id = ?", run_id)
+        with self._guard(), self._transaction():
+            for table in ("calibrations", "trials", "arms", "runs"):
+                self._db.execute(f"DELETE FROM {table} WHERE run_id = ?", (run_id,))  # noqa: S608  our names
+        with self._guard():
+            for (arm,) in arms:
+                self.log_path(run_id, arm).unlink(missing_ok=True)
+
+    def find(self, prefix: str) -> str:
+        """The one run whose id begins so."""
+        rows = self._rows("SELECT run_id FROM runs WHERE substr(run_id, 1, ?) = ?", len(prefix), prefix)
+        names = [name for (name,) in rows]
+        if prefix in names:
+            return prefix
+        if len(names) != 1:
+            what = f"{len(names)} runs begin" if names else "no run begins"
+            raise RunMissingError(f"{what} with {prefix!r}", where={"run": prefix, "store": str(self.path)})
+        return str(names[0])
+
+    def load(self, run_id: str) -> Measurement:
+        """A run as it stands, finished or not; ``run_id`` may be shortened."""
+        frame = self.frame(run_id)
+        rows = self._rows("SELECT record FROM arms WHERE run_id = ? ORDER BY position", frame.run_id)
+        with self._guard():
+            arms = [jsonio.loads(ArmResult, text) for (text,) in rows]
+        return assemble(frame, arms, self.trials(frame.run_id))
+
+    def frame(self, run_id: str) -> Measurement:
+        """A run as it was begun: without arms and without anything that is derived from its trials."""
+        ((record, owner),) = self._rows("SELECT record, owner FROM runs WHERE run_id = ?", self.find(run_id))
+        with self._guard():
+            run = jsonio.loads(Measurement, record)
+            return replace(run, status=_status(run.status, owner))
+
+    def owner(self, run_id: str) -> Owner | None:
+        """The process that measures a run; None where none does, or none was noted."""
+        ((owner,),) = self._rows("SELECT owner FROM runs WHERE run_id = ?", self.find(run_id))
+        with self._guard():
+            return jsonio.loads(Owner, owner) if owner else None
+
+    def log_path(self, run_id: str, arm: str) -> Path:
+        """Where the log of an arm's server belongs: beside the store."""
+        name = re.sub(r"[^\w.]", "-", f"{run_id}-{arm}")
+        return self.path.parent / "logs" / f"{name}.log"
+
+    def trials(self, run_id: str) -> tuple[Trial, ...]:
+        """All trials of a run in the order in which they ended."""
+        rows = self._rows("SELECT record FROM trials WHERE run_id = ? ORDER BY position", run_id)
+        with self._guard():
+            return tuple(jsonio.loads(Trial, text) for (text,) in rows)
+
+    def runs(self) -> tuple[RunSummary, ...]:
+        """All runs, the newest first."""
+        arms = _grouped(self._rows("SELECT run_id, arm FROM arms ORDER BY position"))
+        counts: dict[str, int] = dict(self._rows("SELECT run_id, count(*) FROM trials GROUP BY run_id"))
+        listed = [
+            _summary(json.loads(record), owner, arms=arms, counts=counts)
+            for record, owner in self._rows("SELECT record, owner FROM runs")
+        ]
+        return tuple(sorted(listed, key=lambda run: run.created, reverse=True))
+
+    def _migrate(self) -> None:
+        ((version,),) = self._db.execute("PRAGMA user_version")
+        if version > len(MIGRATIONS):
+            raise RunStoreError(
+                f"{self.path} was written by a newer version of ropewalk",
+                where={"store": str(self.path), "version": version, "known": len(MIGRATIONS)},
+            )
+        for number, statements in enumerate(MIGRATIONS[version:], start=version + 1):
+            with self._transaction():
+                for statement in statements:
+                    self._db.execute(statement)
+                self._db.execute(f"PRAGMA user_version = {number}")
+
+    def _write(self, statement: str, *values: object) -> None:
+        with self._guard(), self._transaction():
+            self._db.execute(statement, values)
+
+    def _rows(self, statement: str, *values: object) -> list[Row]:
+        with self._guard():
+            return self._db.execute(statement, values).fetchall()
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            self._db.execute("ROLLBACK")
+            raise
+        self._db.execute("COMMIT")
+
+    @contextmanager
+    def _guard(self) -> Iterator[None]:
+        """SQLite's and the system's complaints as ours; a row that is no record counts as damage."""
+        try:
+            yield
+        except (sqlite3.Error, OSError, ValueError) as error:
+            raise RunStoreError(
+                f"the run store {self.path} cannot be used: {error}", where={"store": str(self.path)}
+            ) from error
+
+
+def trials_csv(trials: Iterable[Trial]) -> str:
+    """Trials as CSV with a header, one line each."""
+    names = [field.name for field in fields(Trial)]
+    text = io.StringIO()
+    writer = csv.DictWriter(text, names, lineterminator="\n")
+    writer.writeheader()
+    for trial in trials:
+        row = jsonio.to_data(trial)
+        writer.writerow({**row, "expected": " ".join(trial.expected)})
+    return text.getvalue()
+
+
+def _frame(run: Measurement) -> str:
+    return jsonio.dumps(replace(run, arms=(), comparison=None), indent=None)
+
+
+def _grouped(rows: Iterable[Row]) -> dict[str, list[str]]:
+    grouped: dict[str, list[str]] = {}
+    for run_id, arm in rows:
+        grouped.setdefault(run_id, []).append(arm)
+    return grouped
+
+
+def _owner(run: Measurement) -> str | None:
+    """This process, for as long as it measures."""
+    return jsonio.dumps(this_process(), indent=None) if run.status == "running" else None
+
+
+def _status(stored: RunStatus, owner: str | None) -> RunStatus:
+    if stored != "running":
+        return stored
+    is_lost = owner is None or jsonio.loads(Owner, owner).is_gone  # None: of a version that noted no process
+    return "interrupted" if is_lost else "running"
+
+
+def _summary(
+    record: Mapping[str, Any], owner: str | None, *, arms: Mapping[str, list[str]], counts: Mapping[str, int]
+) -> RunSummary:
+    run_id = record["run_id"]
+    return RunSummary(
+        run_id=run_id,
+        status=_status(record["status"], owner),
+        created=record["created"],
+        checkpoint=record["checkpoint"],
+        target_len=record["target_len"],
+        arms=tuple(arms.get(run_id, ())),
+        trials=counts.get(run_id, 0),
+    )

@@ -1,0 +1,202 @@
+"""A plan as a ``llama-server`` command line, and what that server needs to be started and asked.
+
+Checked against llama.cpp b11434. Everything that changes the context or the memory is written out:
+defaults differ between builds, and between the server and the library.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Sequence
+from pathlib import Path, PurePath
+
+from ropewalk.errors import UsageError
+from ropewalk.findings import Finding
+from ropewalk.planner.caches import CacheType, find_cache_type
+from ropewalk.planner.engines.llama_server import CACHE_TYPES
+from ropewalk.planner.engines.llama_slots import resolve_slots
+from ropewalk.planner.records import Plan
+from ropewalk.serving.engines.llama_cpp import log as llama_log
+from ropewalk.serving.engines.llama_cpp import rpc as llama_rpc
+from ropewalk.serving.engines.llama_cpp.client import LlamaClient
+from ropewalk.serving.records import EngineBuild, LaunchSpec
+from ropewalk.serving.topology import HERE, Spread
+from ropewalk.units import MIB
+
+DEFAULT_PORT = 8080
+READY_SECONDS = 900.0  # 0.5 s for 135M parameters; hundreds of gigabytes take as long as their disk
+# Read by llama-server for every flag that is not given: a forgotten one would serve another plan.
+SCRUBBED_ENVIRONMENT = re.compile(r"LLAMA_ARG_")
+
+_LOG_LEVEL = 4  # sizes of the buffers are printed from here on
+_OVERRIDE = "--override-kv"
+_ALL_LAYERS = 999  # more than any model has: every build takes a number, only newer ones "all"
+
+
+def launch_spec(
+    plan: Plan,
+    *,
+    build: EngineBuild,
+    model: str,
+    host: str = "127.0.0.1",
+    port: int = DEFAULT_PORT,
+    threads: int | None = None,
+) -> LaunchSpec:
+    """The arguments that make llama-server allocate and serve what ``plan`` says.
+
+    ``-c`` is the whole cache, which the engine divides by the slots. Flash attention is written as ``on``
+    where the value cache is quantised and the plan leaves it open: the engine refuses that without.
+    """
+    request = plan.request
+    slots = resolve_slots(
+        plan.context_len * request.num_sequences,
+        num_slots=request.num_sequences,
+        unified=request.kv_unified,
+        batch=request.batch,
+        ubatch=request.ubatch,
+    )
+    override = plan.override_context_len
+    argv = (
+        *("-m", model, "-a", model_name(model), "-c", str(slots.n_ctx), "-np", str(slots.num_slots)),
+        *_sharing(plan),
+        *("-b", str(slots.n_batch), "-ub", str(slots.n_ubatch)),
+        *_cache(plan),
+        *("-fit", "off"),
+        *plan.rope.llama_server_flags,
+        *(_override_flags(model, override) if override else ()),
+        *_layers(plan),
+        *_companions(plan),
+        *(("-t", str(threads)) if threads else ()),
+        *("--host", host, "--port", str(port), "--metrics", "-lv", str(_LOG_LEVEL)),
+    )
+    return LaunchSpec(
+        build=build,
+        model=model,
+        argv=argv,
+        env={},
+        host=host,
+        port=port,
+        context_len=plan.context_len,
+        served_context_len=plan.context_len if slots.unified else slots.cells,
+        num_sequences=slots.num_slots,
+        override_context_len=override,
+    )
+
+
+def _companions(plan: Plan) -> tuple[str, ...]:
+    """What drafts, and a tower. Without its type a draft model is loaded and left unused (b11434)."""
+    request = plan.request
+    return (
+        *(("-md", request.draft, "--spec-type", "draft-simple") if request.draft else ()),
+        *(("--spec-type", "draft-mtp") if request.mtp else ()),
+        *(("--mmproj", request.projector) if request.projector else ()),
+    )
+
+
+def over_nodes(spec: LaunchSpec, spread: Spread, *, num_nodes: int) -> LaunchSpec:
+    """The launch as it is: other machines are RPC servers, which are arguments. Raises :class:`UsageError`
+    for nodes that would run llama-server themselves."""
+    if num_nodes > 1 or spread != HERE:
+        raise UsageError(
+            "llama-server is one process; it uses other machines that run ggml-rpc-server: "
+            "--rpc HOST:PORT,...",
+            where={"nodes": num_nodes, "addresses": list(spread.addresses), "executor": spread.executor},
+        )
+    return spec
+
+
+def launch_findings(plan: Plan) -> tuple[Finding, ...]:
+    """What RPC servers mean for the safety of the machine and the model."""
+    return llama_rpc.findings(plan.request.rpc_servers)
+
+
+def model_name(model: str) -> str:
+    """A name for requests that does not depend on where the file lies; a comma would make it two."""
+    return PurePath(model).name.removesuffix(".gguf").replace(",", "_")
+
+
+def program(build: EngineBuild) -> tuple[str, ...]:
+    """What goes before the arguments to start this build."""
+    if build.name == "embedded":
+        return (build.path, "-P", "-m", "ropewalk.serving.engines.llama_cpp.embedded")
+    return (build.path,)
+
+
+def command_of(spec: LaunchSpec) -> str:
+    """The command line for a person's shell, in llama-server's own spelling whatever the build."""
+    return shlex.join(("llama-server", *spec.argv))
+
+
+def served_name(argv: Sequence[str]) -> str:
+    """The name under which a server with these arguments lists its model."""
+    return argv[argv.index("-a") + 1]
+
+
+def with_model(argv: Sequence[str], model: str) -> tuple[str, ...]:
+    """The arguments with another model file and no metadata override: for a copy that has it inside."""
+    arguments = list(without_override(argv))
+    arguments[arguments.index("-m") + 1] = model
+    return tuple(arguments)
+
+
+def without_override(argv: Sequence[str]) -> tuple[str, ...]:
+    """The arguments without a metadata override: it lifts the context's limit and takes no memory."""
+    if _OVERRIDE not in argv:
+        return tuple(argv)
+    at = argv.index(_OVERRIDE)
+    return (*argv[:at], *argv[at + 2 :])
+
+
+def client(base_url: str, *, model: str) -> LlamaClient:
+    """A client of the server at this address, which serves this file."""
+    return LlamaClient(base_url, model=Path(model))
+
+
+def root_error(lines: Sequence[str]) -> str | None:
+    """The engine's own reason for ending, from its log."""
+    return llama_log.root_error(lines)
+
+
+def _sharing(plan: Plan) -> tuple[str, ...]:
+    """Slots with caches of their own, or a common one of which each may take its planned length."""
+    if plan.request.kv_unified:
+        return ("--kv-unified", "--kv-unified-per-slot", str(plan.context_len))
+    return ("--no-kv-unified",)
+
+
+def _cache(plan: Plan) -> tuple[str, ...]:
+    """Types of the cache, and the caches beside it that would take gigabytes unasked."""
+    request = plan.request
+    key, value = _cache_type(request.cache_type_k), _cache_type(request.cache_type_v)
+    flash = "on" if value.quantised and request.flash_attn == "auto" else request.flash_attn
+    return (
+        *("-ctk", key.name, "-ctv", value.name, "-fa", flash),
+        *(("--swa-full",) if request.swa_full else ()),
+        *("--cache-ram", str(-(-request.cache_ram_bytes // MIB))),
+        *("--ctx-checkpoints", str(request.context_checkpoints)),
+    )
+
+
+def _cache_type(name: str) -> CacheType:
+    return find_cache_type(CACHE_TYPES, "f16" if name == "auto" else name, engine="llama-server")
+
+
+def _layers(plan: Plan) -> tuple[str, ...]:
+    """How many layers go to GPUs and RPC servers, in which shares; without any in the plan, none."""
+    request = plan.request
+    offloads = request.rpc_servers or any(share.device.startswith("gpu") for share in plan.memory.per_device)
+    asked = _ALL_LAYERS if request.gpu_layers is None else request.gpu_layers
+    shares = ",".join(f"{share:g}" for share in request.tensor_split)
+    return (
+        *(("--rpc", ",".join(request.rpc_servers)) if request.rpc_servers else ()),
+        *("-ngl", str(asked if offloads else 0)),
+        *(("-ts", shares) if shares else ()),
+    )
+
+
+def _override_flags(model: str, context_len: int) -> tuple[str, str]:
+    """The checkpoint's own limit lifted, and nothing scaled."""
+    from ropewalk.serving.engines.llama_cpp.gguf_override import context_key
+
+    return (_OVERRIDE, f"{context_key(Path(model))}=int:{context_len}")

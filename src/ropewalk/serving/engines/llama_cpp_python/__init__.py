@@ -1,0 +1,1 @@
+"""The server of llama-cpp-python: launch and client."""

@@ -1,0 +1,1 @@
+"""vLLM: launch, client, log, nodes, dry run."""

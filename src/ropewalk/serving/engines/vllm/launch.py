@@ -1,0 +1,182 @@
+"""A plan as a ``vllm serve`` command line, and what that server needs to be started and asked.
+
+Checked against vLLM 0.32.0 and 0.33.0.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import PurePath
+
+from ropewalk.findings import Finding
+from ropewalk.inspector.readers.hubsource import hub_id_of
+from ropewalk.planner.engines.vllm import UTILIZATION_PERCENT, batched_tokens
+from ropewalk.planner.machine import Machine
+from ropewalk.planner.parallel import replica_sequences, world_size
+from ropewalk.planner.records import Plan, PlanRequest
+from ropewalk.serving.engines.vllm import log as vllm_log
+from ropewalk.serving.engines.vllm import nodes as vllm_nodes
+from ropewalk.serving.engines.vllm.client import VllmClient
+from ropewalk.serving.records import EngineBuild, LaunchSpec
+from ropewalk.serving.topology import Spread
+
+DEFAULT_PORT = 8000
+_MTP_TOKENS, _DRAFT_TOKENS = 1, 4  # vLLM asks for a number; what its own examples start from
+READY_SECONDS = 1800.0  # imports, download, weights, compilation: 106 s for 135M parameters on two cores
+# Each overrules a flag or a check without a word (platforms/cpu.py:323, config/model.py, 0.32.0).
+SCRUBBED_ENVIRONMENT = re.compile(r"VLLM_CPU_KVCACHE_SPACE$|VLLM_ALLOW_LONG_MAX_MODEL_LEN$")
+
+
+def launch_spec(
+    plan: Plan,
+    *,
+    build: EngineBuild,
+    model: str,
+    host: str = "127.0.0.1",
+    port: int = DEFAULT_PORT,
+    threads: int | None = None,
+) -> LaunchSpec:
+    """The arguments that make vLLM allocate and serve what ``plan`` says.
+
+    On a CPU the size of the KV cache is always written out: the default, 92 % of all memory, fails on
+    every machine that runs anything else. ``threads`` is per rank (CPU only).
+    """
+    request = plan.request
+    on_cpu = request.device == "cpu" or build.devices == ("cpu",)
+    hub = hub_id_of(model)
+    name = hub.repo if hub else model
+    argv = (
+        *("serve", name, "--host", host, "--port", str(port)),
+        *("--served-model-name", PurePath(name).name),
+        *(("--revision", hub.revision) if hub and hub.revision != "main" else ()),
+        *("--max-model-len", str(plan.context_len)),
+        *("--max-num-seqs", str(replica_sequences(request, request.num_sequences))),
+        *_memory(plan, on_cpu=on_cpu),
+        *_parallel(plan),
+        *_drafting(plan.request),
+        *_overrides(plan),
+        "--enable-prompt-tokens-details",
+    )
+    return LaunchSpec(
+        build=build,
+        model=model,
+        argv=argv,
+        env=_environment(plan, threads),
+        host=host,
+        port=port,
+        context_len=plan.context_len,
+        served_context_len=plan.context_len,
+        num_sequences=request.num_sequences,
+        override_context_len=plan.override_context_len,
+    )
+
+
+def _drafting(request: PlanRequest) -> tuple[str, ...]:
+    """What proposes tokens, and how many a step: one by MTP, few by a model."""
+    if not (request.mtp or request.draft):
+        return ()
+    how = {"method": "mtp"} if request.mtp else {"model": request.draft}
+    count = _MTP_TOKENS if request.mtp else _DRAFT_TOKENS
+    return (
+        "--speculative-config",
+        json.dumps({**how, "num_speculative_tokens": count}, separators=(",", ":")),
+    )
+
+
+def over_nodes(spec: LaunchSpec, spread: Spread, *, num_nodes: int) -> LaunchSpec:
+    """One server's launch as that of several machines."""
+    return vllm_nodes.over_nodes(spec, spread, num_nodes=num_nodes)
+
+
+def launch_findings(plan: Plan) -> tuple[Finding, ...]:
+    """Nothing beyond what the plan says."""
+    return ()
+
+
+def program(build: EngineBuild) -> tuple[str, ...]:
+    """What goes before the arguments: the ``vllm`` command, or its module for an interpreter."""
+    if PurePath(build.path).name.startswith("python"):
+        return (build.path, "-P", "-m", "vllm.entrypoints.cli.main")
+    return (build.path,)
+
+
+def command_of(spec: LaunchSpec) -> str:
+    """The command line for a person's shell."""
+    return vllm_nodes.typed("vllm", spec.argv, spec.env)
+
+
+def served_name(argv: Sequence[str]) -> str:
+    """The name under which a server with these arguments lists its model."""
+    return argv[argv.index("--served-model-name") + 1]
+
+
+def client(base_url: str, *, model: str) -> VllmClient:
+    """A client of the server at this address; vLLM itself tells all about its model."""
+    return VllmClient(base_url)
+
+
+def root_error(lines: Sequence[str]) -> str | None:
+    """The engine's own reason for ending, from its log."""
+    return vllm_log.root_error(lines)
+
+
+def _memory(plan: Plan, *, on_cpu: bool) -> tuple[str, ...]:
+    """The cache's type and size, and the step that the activations are sized by."""
+    request = plan.request
+    dtype = () if request.cache_type_k == "auto" else ("--kv-cache-dtype", request.cache_type_k)
+    block = () if request.block_size is None else ("--block-size", str(request.block_size))
+    if on_cpu:
+        tokens = batched_tokens(request, Machine(kind="cpu"))
+        size = ("--kv-cache-memory-bytes", str(_rank_cache_bytes(plan)))
+        return (*dtype, *block, *size, "--max-num-batched-tokens", str(tokens))
+    step = request.max_batched_tokens
+    return (
+        *dtype,
+        *block,
+        *("--gpu-memory-utilization", str(UTILIZATION_PERCENT / 100)),
+        *(() if step is None else ("--max-num-batched-tokens", str(step))),
+    )
+
+
+def _rank_cache_bytes(plan: Plan) -> int:
+    """The cache of the rank that holds most: the flag is each rank's, and all take the fewest blocks."""
+    return max(share.kv_bytes for share in plan.memory.per_device)
+
+
+def _parallel(plan: Plan) -> tuple[str, ...]:
+    """How the model is cut; what is left alone is left out."""
+    request = plan.request
+    sizes = (
+        ("--tensor-parallel-size", request.tensor_parallel),
+        ("--pipeline-parallel-size", request.pipeline_parallel),
+        ("--data-parallel-size", request.data_parallel),
+        ("--decode-context-parallel-size", request.decode_context_parallel),
+    )
+    return (
+        *(word for flag, count in sizes if count > 1 for word in (flag, str(count))),
+        *(("--enable-expert-parallel",) if request.expert_parallel else ()),
+    )
+
+
+def _environment(plan: Plan, threads: int | None) -> dict[str, str]:
+    """What has no flag: the blocks of each stage, and the threads of a rank."""
+    partition = plan.request.layer_partition
+    cut = {"VLLM_PP_LAYER_PARTITION": ",".join(map(str, partition))} if partition else {}
+    return cut | ({} if threads is None else _threads(plan, threads))
+
+
+def _threads(plan: Plan, threads: int) -> dict[str, str]:
+    """One rank is bound to the first cores. Several are left to the system: bound ones need a NUMA node each
+    (utils/ompmultiprocessing.py:118-230, 0.32.0)."""
+    request = plan.request
+    if world_size(request) == 1:
+        return {"VLLM_CPU_OMP_THREADS_BIND": f"0-{threads - 1}"}
+    return {"VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": str(threads)}
+
+
+def _overrides(plan: Plan) -> tuple[str, ...]:
+    """The rope block of the plan as one JSON word."""
+    overrides = plan.rope.vllm_hf_overrides
+    return ("--hf-overrides", json.dumps(overrides, separators=(",", ":"))) if overrides else ()

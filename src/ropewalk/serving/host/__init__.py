@@ -1,0 +1,1 @@
+"""This machine: devices, control groups, the memory of processes, idle cores."""

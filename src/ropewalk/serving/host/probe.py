@@ -1,0 +1,138 @@
+"""Plans for the engine and the devices of this machine: what the planner, which looks at none, is told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TypedDict
+
+from ropewalk.errors import EngineMissingError
+from ropewalk.inspector.checkpoint import open_checkpoint
+from ropewalk.inspector.inspection import inspect_checkpoint
+from ropewalk.inspector.records import Inspection
+from ropewalk.planner.calibration import Calibration
+from ropewalk.planner.machine import Machine
+from ropewalk.planner.plan import make_plan
+from ropewalk.planner.records import LLAMA_CPP, Engine, Plan, PlanRequest
+from ropewalk.serving.engines import launch_record, pick_engine, with_devices
+from ropewalk.serving.host.devices import Device, find_devices
+from ropewalk.serving.records import EngineBuild
+from ropewalk.serving.topology import HERE, Spread
+
+Read = Callable[[str], Inspection]
+
+
+@dataclass(frozen=True, slots=True)
+class Here:
+    """The engine that would serve on this machine, None where there is none, and its devices."""
+
+    build: EngineBuild | None
+    devices: tuple[Device, ...]
+
+
+def look_here(engine: Engine, *, path: str | None = None) -> Here:
+    """Find the engine, at ``path`` if given, and the devices that it can use.
+
+    Raises :class:`EngineMissingError` where ``path`` is no such engine.
+    """
+    try:
+        return here_for(pick_engine(engine, path=path))
+    except EngineMissingError:
+        if path is not None:
+            raise
+        return here_for(None)
+
+
+def here_for(build: EngineBuild | None) -> Here:
+    """The devices of this machine, GPUs only where this engine can use them.
+
+    llama.cpp is asked for its devices, which takes a moment; of vLLM the build says it.
+    """
+    devices = find_devices()
+    if build is not None and len(devices) > 1 and not _uses_gpus(build):
+        devices = tuple(device for device in devices if device.kind == "cpu")
+    return Here(build, devices)
+
+
+def _read(source: str) -> Inspection:
+    return inspect_checkpoint(open_checkpoint(source))
+
+
+class Companions(TypedDict):
+    """Checkpoints beside the one that is served, under the names that :func:`make_plan` takes them by."""
+
+    draft: Inspection | None
+    projector: Inspection | None
+
+
+def companions(request: PlanRequest, *, read: Read = _read) -> Companions:
+    """What the request names beside the checkpoint, inspected. Raises :class:`CheckpointError`."""
+    named = (request.draft, request.projector)
+    draft, projector = (read(source) if source else None for source in named)
+    return {"draft": draft, "projector": projector}
+
+
+def plan_here(
+    inspection: Inspection,
+    request: PlanRequest,
+    here: Here,
+    *,
+    calibration: Calibration | None = None,
+    spread: Spread = HERE,
+    read: Read = _read,
+) -> Plan:
+    """Plan for what is here, with the command for it.
+
+    Where the request names no version it is planned for the one installed. ``auto`` is the first GPU,
+    else the processor; without a GPU vLLM is planned for one elsewhere, unless the vLLM that is installed
+    serves on the processor. A budget larger than the device is for another machine. ``calibration`` is
+    :func:`ropewalk.measuring.calibrate.find_calibration`'s; ``spread`` has the addresses of several machines;
+    ``read`` inspects what the request names beside the checkpoint.
+    """
+    if request.engine_version is None and here.build is not None:
+        request = replace(request, engine_version=here.build.version)
+    plan = make_plan(
+        inspection,
+        request,
+        machine=machine_of(request, here),
+        **companions(request, read=read),
+        calibration=calibration,
+    )
+    return launch_record(plan, build=here.build, spread=spread)
+
+
+def machine_of(request: PlanRequest, here: Here) -> Machine:
+    """What is known of the device that is planned for; nothing where it is not of this machine."""
+    device = device_here(request, here)
+    if device is None:
+        return Machine()
+    return Machine(kind=device.kind, memory_bytes=device.memory_bytes, free_bytes=device.free_bytes)
+
+
+def device_here(request: PlanRequest, here: Here) -> Device | None:
+    """The device that is planned for; None where it is not of this machine, or has less than the budget."""
+    device = _device(request, here)
+    budget = max(request.node_memory_bytes, default=request.memory_bytes or 0)
+    if device is None or (device.memory_bytes is not None and budget > device.memory_bytes):
+        return None
+    return device
+
+
+def _device(request: PlanRequest, here: Here) -> Device | None:
+    if request.device != "auto":
+        wanted = "cuda:0" if request.device in ("cuda", "gpu") else request.device
+        return next((device for device in here.devices if device.id == wanted), None)
+    first = here.devices[0]
+    if first.kind == "cpu" and request.engine not in LLAMA_CPP and not _serves_on_cpu(here.build):
+        return None
+    return first
+
+
+def _uses_gpus(build: EngineBuild) -> bool:
+    if build.engine == "vllm":
+        return not _serves_on_cpu(build)
+    return bool(with_devices(build).devices)
+
+
+def _serves_on_cpu(build: EngineBuild | None) -> bool:
+    return build is not None and build.devices == ("cpu",)

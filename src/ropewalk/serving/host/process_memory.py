@@ -1,0 +1,119 @@
+"""Memory of a running server, seen from outside: anonymous and file-backed bytes apart.
+
+Anonymous memory is caches, compute buffers and heap; file-backed memory is the weights that were mapped and
+touched. One number for both would count pages that the system may drop, and shared pages twice.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from ropewalk.serving.host.devices import gpu_bytes
+from ropewalk.serving.process.processes import descendants
+from ropewalk.serving.records import MemorySample
+
+SAMPLE_SECONDS = 0.2
+_REST = 9  # a walk over the pages of a large server takes long and holds it up: a tenth of the time at most
+_FIELD = re.compile(r"^Pss_(Anon|File|Shmem):\s+(\d+) kB$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Resident:
+    """Resident bytes of a process tree; pages shared by n processes count 1/n in each (Linux PSS).
+
+    ``anon_bytes`` includes shared memory that no file backs: workers keep caches there too.
+    """
+
+    anon_bytes: int
+    file_bytes: int
+
+
+def resident(pid: int) -> Resident | None:
+    """Resident memory of a process and all its descendants; None where the system does not tell.
+
+    From ``/proc/PID/smaps_rollup`` (Linux 4.14; the Pss_ fields since 5.9). Other systems have no such
+    division: None.
+    """
+    found = [one for one in map(_of_process, (pid, *descendants(pid))) if one]
+    if not found:
+        return None
+    return Resident(
+        anon_bytes=sum(one.anon_bytes for one in found), file_bytes=sum(one.file_bytes for one in found)
+    )
+
+
+class MemorySampler:
+    """Samples a process tree from a thread of its own while it is used as a context manager.
+
+    ``samples`` grow as ``t=SECONDS``; :meth:`mark` adds one with a name at once. Empty where the system
+    does not tell.
+    """
+
+    def __init__(self, pid: int, *, interval_seconds: float = SAMPLE_SECONDS) -> None:
+        self._pid = pid
+        self._interval = interval_seconds
+        self._began = time.monotonic()
+        self._samples: list[MemorySample] = []
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="memory-sampler", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    @property
+    def samples(self) -> tuple[MemorySample, ...]:
+        """All samples so far, in order of time."""
+        return tuple(self._samples)
+
+    def mark(self, moment: str) -> MemorySample | None:
+        """Take a sample now and name it; None where the system does not tell."""
+        return self._take(moment)
+
+    def peak_anon(self) -> MemorySample | None:
+        """The sample with the most anonymous memory."""
+        return max(self._samples, key=lambda sample: sample.anon_bytes, default=None)
+
+    def _run(self) -> None:
+        cost = 0.0
+        while not self._stop.wait(max(self._interval, _REST * cost)):
+            began = time.monotonic()
+            self._take(None)
+            cost = time.monotonic() - began
+
+    def _take(self, moment: str | None) -> MemorySample | None:
+        seen, seconds = resident(self._pid), time.monotonic() - self._began
+        if seen is None:
+            return None
+        sample = MemorySample(
+            moment=moment or f"t={seconds:.1f}",
+            anon_bytes=seen.anon_bytes,
+            file_bytes=seen.file_bytes,
+            seconds=seconds,
+            gpu_bytes=gpu_bytes({self._pid, *descendants(self._pid)}) if moment else None,
+        )
+        self._samples.append(sample)
+        return sample
+
+
+def _of_process(pid: int) -> Resident | None:
+    try:
+        text = Path(f"/proc/{pid}/smaps_rollup").read_text()
+    except OSError:  # gone, not ours, or not Linux
+        return None
+    fields = {name: int(count) * 1024 for name, count in _FIELD.findall(text)}
+    if "Anon" not in fields:
+        return None
+    return Resident(anon_bytes=fields["Anon"] + fields.get("Shmem", 0), file_bytes=fields.get("File", 0))

@@ -1,0 +1,133 @@
+"""Servers that were left running: one small file each, so that they can be listed and stopped later."""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ropewalk import jsonio
+from ropewalk.errors import EngineTimeoutError, UsageError
+from ropewalk.serving.process.processes import birth, descendants, is_alive, send, wait_until
+
+if TYPE_CHECKING:
+    from ropewalk.serving.launcher import RunningServer
+
+_STOP_SECONDS = 30.0  # the warden kills what has not stopped after its own grace
+
+
+@dataclass(frozen=True, slots=True)
+class DetachedServer:
+    """A server that outlives the command that started it.
+
+    ``warden_pid`` and ``warden_birth`` name the process that watches it for good; ``started`` is UTC in
+    ISO 8601. ``nodes`` are the addresses of a group, which ends and is stopped as one.
+    """
+
+    name: str
+    base_url: str
+    pid: int
+    warden_pid: int
+    warden_birth: str
+    command: str
+    context_len: int
+    log_path: str
+    started: str
+    nodes: tuple[str, ...] = ()
+    schema: str = "ropewalk.server/1"
+
+    @property
+    def port(self) -> str:
+        """The port as a person writes it."""
+        return self.base_url.rpartition(":")[2]
+
+
+def servers_dir() -> Path:
+    """Where the files are: the user's folder for state."""
+    from platformdirs import user_state_path
+
+    return user_state_path("ropewalk") / "servers"
+
+
+def leave_running(server: RunningServer) -> DetachedServer:
+    """Let go of a started server: it stays when this process ends, and can be found here."""
+    from ropewalk.serving.engines import command_of
+
+    record = DetachedServer(
+        name=server.report.model_name,
+        base_url=server.base_url,
+        pid=server.pid,
+        warden_pid=server.warden_pid,
+        warden_birth=birth(server.warden_pid) or "",
+        command=command_of(server.spec),
+        context_len=server.report.context_len,
+        log_path=str(server.log_path.absolute()),
+        started=datetime.now(UTC).isoformat(timespec="milliseconds"),
+        nodes=tuple(node.address for node in server.spec.nodes),
+    )
+    path = _path(record)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(jsonio.dumps(record))
+    server.let_go()
+    return record
+
+
+def detached_servers() -> tuple[DetachedServer, ...]:
+    """Those that still run, the oldest first; files of others are removed."""
+    running = []
+    for path in servers_dir().glob("*.json"):
+        record = jsonio.loads(DetachedServer, path.read_bytes())
+        if _runs(record):
+            running.append(record)
+        else:
+            path.unlink(missing_ok=True)
+    return tuple(sorted(running, key=lambda record: record.started))
+
+
+def find_detached(wanted: str | None = None) -> DetachedServer:
+    """The server of this name, port or process id; without one, the only one there is.
+
+    Raises :class:`UsageError` where that is none or more than one.
+    """
+    servers = detached_servers()
+    if not servers:
+        raise UsageError(
+            "no server was left running; `ropewalk serve --detach` leaves one", where={"server": wanted}
+        )
+    found = [one for one in servers if wanted in (None, one.name, one.port, str(one.pid))]
+    if len(found) == 1:
+        return found[0]
+    there = ", ".join(f"{one.name} on port {one.port}" for one in servers)
+    asked = f"{wanted!r} names {len(found)} of the servers" if wanted else f"{len(found)} servers"
+    raise UsageError(
+        f"{asked} that were left running; there are: {there}",
+        where={"server": wanted, "running": [one.name for one in servers]},
+    )
+
+
+def stop_detached(server: DetachedServer) -> None:
+    """Stop it and all of its processes. Raises :class:`EngineTimeoutError` where it cannot be ended."""
+    if _runs(server):
+        send([server.warden_pid], signal.SIGTERM)
+        if not _gone(server):
+            send([*descendants(server.warden_pid), server.warden_pid], signal.SIGKILL)
+            if not _gone(server):
+                raise EngineTimeoutError(
+                    f"process {server.warden_pid} does not end", where={"pid": server.warden_pid}
+                )
+    _path(server).unlink(missing_ok=True)
+
+
+def _gone(server: DetachedServer) -> bool:
+    return wait_until(lambda: not _runs(server), _STOP_SECONDS)
+
+
+def _runs(server: DetachedServer) -> bool:
+    """Whether its warden does: the id alone could be another process's by now."""
+    return is_alive(server.warden_pid) and birth(server.warden_pid) == server.warden_birth
+
+
+def _path(server: DetachedServer) -> Path:
+    return servers_dir() / f"{server.warden_pid}.json"

@@ -1,0 +1,116 @@
+"""One engine as a process of ours, with the warden between: started, watched, ended with all it began."""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from ropewalk.errors import EngineError, EngineFailedError
+from ropewalk.serving.process.processes import descendants, in_words, send
+from ropewalk.serving.process.supervisor import KILL_SECONDS
+
+_WARDEN = (
+    sys.executable,
+    "-P",
+    "-m",
+    "ropewalk.serving.process.supervisor",
+)  # -P: not from the working folder
+_SLACK_SECONDS = 10.0  # for the warden itself on a busy machine
+
+
+class EngineProcess:
+    """An engine that was started. Its output goes to ``log_path``; ``pid`` is the engine's own.
+
+    The log begins with ``command``, ``argv`` itself unless that stands for another.
+    Raises :class:`EngineError` where the log cannot be written, :class:`EngineFailedError` where the
+    program cannot be run.
+    """
+
+    def __init__(
+        self,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str],
+        log_path: Path,
+        grace_seconds: float,
+        command: Sequence[str] | None = None,
+    ) -> None:
+        self._patience = grace_seconds + KILL_SECONDS + _SLACK_SECONDS
+        _begin_log(log_path, command or argv)
+        with log_path.open("ab") as log:
+            self._warden = subprocess.Popen(
+                [*_WARDEN, str(grace_seconds), *argv],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                env=dict(env),
+                start_new_session=True,
+                text=True,
+            )
+        try:
+            self.pid = self._started(log_path)
+        except BaseException:
+            self.stop()
+            raise
+
+    def ended(self) -> str | None:
+        """How the engine ended, in words; None while it runs."""
+        status = self._warden.poll()
+        return None if status is None else in_words(status)
+
+    def wait(self, seconds: float) -> bool:
+        """Wait at most so long for the engine to end by itself; whether it did."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._warden.wait(seconds)
+        return self._warden.poll() is not None
+
+    @property
+    def warden_pid(self) -> int:
+        """The process that watches the engine; SIGTERM to it stops both."""
+        return self._warden.pid
+
+    def let_go(self) -> None:
+        """Leave the engine running when this process ends."""
+        if self._warden.stdin:
+            self._warden.stdin.write("\n")
+            self._warden.stdin.flush()
+
+    def stop(self) -> None:
+        """End the engine and every process that it began; returns when none is left."""
+        for pipe in (self._warden.stdin, self._warden.stdout):
+            if pipe:
+                pipe.close()
+        self._warden.terminate()
+        try:
+            self._warden.wait(self._patience)
+        except subprocess.TimeoutExpired:
+            send((*descendants(self._warden.pid), self._warden.pid), signal.SIGKILL)
+            self._warden.wait()
+
+    def _started(self, log_path: Path) -> int:
+        said = self._warden.stdout.readline() if self._warden.stdout else ""
+        word, _, rest = said.strip().partition(" ")
+        if word != "started":
+            raise EngineFailedError(
+                f"the engine cannot be started: {rest or 'its warden ended'}", where={"log": str(log_path)}
+            )
+        return int(rest)
+
+
+def _begin_log(path: Path, argv: Sequence[str]) -> None:
+    """Write the command as the first line: a log that cannot be written is better known before."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("w") as log:
+            log.write(f"# {shlex.join(argv)}\n")
+    except OSError as error:
+        raise EngineError(
+            f"the log {path} cannot be written: {error.strerror}",
+            code="log_unwritable",
+            where={"file": str(path)},
+        ) from error

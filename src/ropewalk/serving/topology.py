@@ -1,0 +1,30 @@
+"""How one model is served over several machines: where they are, and by what they are reached."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+MASTER_PORT = 29501  # vLLM 0.32, config/parallel.py
+Executor = Literal["mp", "ray"]
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Machines of a group, node 0 first, and how the others are started.
+
+    ``launcher`` is the user's own command in front of a node's, see :mod:`ropewalk.serving.process.members`; None
+    leaves nodes on other machines to a person. ``program`` is the engine's name on those. The nodes meet at
+    ``master_port`` of node 0. With the executor ``ray`` one command serves on the Ray cluster at
+    ``ray_address``, and there are no nodes to start.
+    """
+
+    addresses: tuple[str, ...] = ()
+    launcher: str | None = None
+    program: str = "vllm"
+    master_port: int = MASTER_PORT
+    executor: Executor = "mp"
+    ray_address: str | None = None
+
+
+HERE = Spread()

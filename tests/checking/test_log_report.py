@@ -1,0 +1,169 @@
+"""Logs of servers started elsewhere, beside what their commands come to.
+
+llama-server: llama.cpp b11549 in the embedded engine at ``-lv 4``, SmolLM2-135M Q4_1. vLLM: lines and token
+counts measured with vLLM 0.32.0 on a processor, SmolLM2-135M; its line of arguments as 0.25.0 prints it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.checking.conftest import from_config, smollm2_gguf
+
+from ropewalk import jsonio
+from ropewalk.checking.foreign_log import open_log
+from ropewalk.checking.log_report import LogReport, LogTerm, log_report
+from ropewalk.errors import UsageError
+from ropewalk.inspector.records import Inspection
+
+__all__ = ["smollm2_gguf"]  # the fixture
+
+LLAMA = """\
+$ llama-server -m smollm2.gguf -c 1024 -np 1 -fit off -cram 0 -ctxcp 0 -lv 4
+0.00.002.182 I srv          init: build_info: b11549-0123abc
+0.01.443.817 I load_tensors:   CPU_Mapped model buffer size =    92.10 MiB
+0.01.476.222 I llama_context: n_seq_max             = 1
+0.01.476.229 I llama_context: n_ctx                 = 1024
+0.01.476.235 I llama_context: n_ctx_seq             = 1024
+0.01.476.356 I llama_context:        CPU  output buffer size =     0.19 MiB
+0.01.476.459 I llama_kv_cache:        CPU KV buffer size =    22.50 MiB
+0.01.549.561 I llama_kv_cache: size =   22.50 MiB (  1024 cells,  30 layers,  1/1 seqs), K (f16):   11.25 MiB
+0.01.585.502 I sched_reserve:        CPU compute buffer size =    15.64 MiB
+"""
+VLLM_ARGS = (
+    "(APIServer pid=57) INFO 07-12 02:33:24 [api_utils.py:273] non-default args: {'model_tag': 'smollm2', "
+    "'api_key': ['aabduh'], 'model': 'smollm2', 'max_model_len': 8192, 'enforce_eager': True, "
+    "'served_model_name': ['a', 'b'], 'gpu_memory_utilization': 0.2, 'enable_prefix_caching': False, "
+    "'hf_overrides': {'x': None}}\n"
+)
+VLLM_VERSION = "(APIServer pid=57) INFO 07-12 02:33:23 [api_server.py:1774] vLLM API server version 0.32.0\n"
+VLLM_AUTO = (
+    "INFO [model.py:1] Using max model len 8192\n"
+    "Auto set (3.63/23.54) GiB for KV cache on node 0, with 4.71 GiB requested memory for the worker.\n"
+    "CPU KV cache size: 169,216 tokens, Maximum concurrency for 8,192 tokens per request: 20.66x\n"
+)
+VLLM_SET = (
+    "Using max model len 8192\nExplicitly set (0.47/23.54) GiB for KV cache on node 0.\n"
+    "CPU KV cache size: 21,632 tokens, Maximum concurrency for 8,192 tokens per request: 2.64x\n"
+)
+VLLM_SHRUNK = (
+    "Using max model len 8192\nExplicitly set (0.09/23.54) GiB for KV cache on node 0.\n"
+    "Auto-fit max_model_len: reduced from 8192 to 4096 to fit in available KV cache memory (0.09 GiB CPU)\n"
+    "CPU KV cache size: 4,224 tokens, Maximum concurrency for 4,096 tokens per request: 1.03x\n"
+)
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    return tmp_path / "server.log"
+
+
+def read(
+    path: Path, text: str, inspection: Inspection | None = None, command: str | None = None
+) -> LogReport:
+    path.write_text(text)
+    words = None if command is None else (command,)
+    report = log_report(open_log(path), path=str(path), command=words, inspection=inspection)
+    assert jsonio.loads(LogReport, jsonio.dumps(report)) == report
+    return report
+
+
+def term(report: LogReport, name: str) -> LogTerm:
+    return next(one for one in (*report.lengths, *report.memory) if one.name == name)
+
+
+def test_a_llama_server_that_is_what_its_command_says(log: Path, smollm2_gguf: Inspection) -> None:
+    report = read(log, LLAMA, smollm2_gguf)
+    assert (report.engine, report.engine_version, report.command_from) == ("llama-server", "b11549", "log")
+    assert [(one.name, one.planned_low, one.printed, one.agrees) for one in report.lengths] == [
+        ("context_per_request", 1024, 1024, True),
+        ("num_sequences", 1, 1, True),
+        ("kv_cells", 1024, 1024, True),
+    ]
+    cache = term(report, "kv_cache")
+    assert (cache.planned_low, cache.printed, cache.agrees) == (23_592_960, 23_592_960, True)
+    assert term(report, "output_buffer").agrees  # 196,608 B printed as 0.19 MiB
+    assert report.ok
+
+
+def test_another_command_than_the_one_that_ran_is_told(log: Path, smollm2_gguf: Inspection) -> None:
+    given = "llama-server -m smollm2.gguf -c 2048 -np 1 -fit off -ctk q8_0 -ctv q8_0 -fa on"
+    report = read(log, LLAMA, smollm2_gguf, given)
+    assert report.command_from == "given"
+    assert not report.ok
+    errors = {finding.where["term"] for finding in report.findings if finding.code == "printed_differs"}
+    assert {"context_per_request", "kv_cells", "kv_cache"} <= errors
+    assert term(report, "num_sequences").agrees
+
+
+def test_a_command_of_the_other_engine_is_an_error(log: Path, smollm2_gguf: Inspection) -> None:
+    report = read(log, LLAMA, smollm2_gguf, "vllm serve smollm2")
+    assert "engine_differs" in {finding.code for finding in report.findings}
+    assert not report.ok
+
+
+def test_vllms_arguments_are_its_command_without_secrets(log: Path) -> None:
+    report = read(log, VLLM_VERSION + VLLM_ARGS)
+    assert report.engine_version == "0.32.0"
+    assert report.command == (
+        "vllm", "serve", "smollm2", "--max-model-len", "8192", "--enforce-eager", "--served-model-name", "a",
+        "b", "--gpu-memory-utilization", "0.2", "--no-enable-prefix-caching", "--hf-overrides", '{"x": null}',
+    )  # fmt: skip
+    assert "aabduh" not in jsonio.dumps(report)
+
+
+def test_a_pool_that_vllm_found_holds_what_the_plan_says_of_its_size(log: Path) -> None:
+    report = read(log, VLLM_VERSION + VLLM_ARGS.replace(", 'hf_overrides': {'x': None}", "") + VLLM_AUTO,
+                  from_config("smollm2"))  # fmt: skip
+    cells = term(report, "kv_cells")
+    assert cells.planned_low is not None
+    assert cells.planned_high is not None
+    assert cells.planned_low < 169_216 <= cells.planned_high  # 3.63 GiB is printed with two decimals
+    assert cells.planned_high - cells.planned_low < 600
+    assert cells.agrees
+    assert term(report, "context_per_request").agrees
+    pool = term(report, "kv_cache")
+    assert (pool.printed, pool.planned_low, pool.agrees) == (round(3.63 * 2**30), None, None)
+
+
+def test_a_pool_of_a_given_size_holds_just_what_is_planned(log: Path) -> None:
+    command = "vllm serve smollm2 --max-model-len 8192 --enforce-eager --kv-cache-memory-bytes 500000000"
+    cells = term(read(log, VLLM_SET, from_config("smollm2"), command), "kv_cells")
+    assert (cells.planned_low, cells.planned_high, cells.printed, cells.agrees) == (21632, 21632, 21632, True)
+
+
+def test_a_length_that_vllm_shrank_is_the_one_it_serves(log: Path) -> None:
+    command = "vllm serve smollm2 --max-model-len 8192 --enforce-eager --kv-cache-memory-bytes 100000000"
+    report = read(log, VLLM_SHRUNK, from_config("smollm2"), command)
+    context = term(report, "context_per_request")
+    assert (context.planned_low, context.printed, context.agrees) == (8192, 4096, False)
+    assert not report.ok
+
+
+def test_without_a_command_the_log_alone_is_shown(log: Path) -> None:
+    report = read(log, VLLM_SET)
+    assert (report.command, report.check, report.ok) == (None, None, True)
+    assert term(report, "kv_cells").printed == 21632
+    assert [finding.code for finding in report.findings] == ["command_unknown"]
+
+
+def test_a_server_that_gave_up_is_an_error_in_its_own_words(log: Path) -> None:
+    report = read(log, VLLM_VERSION + "ValueError: the checkpoint is not there\n")
+    assert "the checkpoint is not there" in report.findings[0].message
+    assert not report.ok
+
+
+@pytest.mark.parametrize("arguments", ["{'a': <Enum: 1>}", "{" * 5000 + "}", "{'a': __import__('os')}"])
+def test_arguments_that_are_no_literals_are_no_command(log: Path, arguments: str) -> None:
+    assert read(log, f"{VLLM_VERSION}non-default args: {arguments}\n").command is None
+
+
+@pytest.mark.parametrize("data", [b"", b"GET /health 200\n", b"\x00\xff" * 1000])
+def test_what_is_no_such_log_is_wrong_usage(log: Path, data: bytes) -> None:
+    log.write_bytes(data)
+    with pytest.raises(UsageError, match="no log of vLLM or llama-server") as caught:
+        open_log(log)
+    assert caught.value.code == "log_not_recognised"
+    with pytest.raises(UsageError, match="cannot be read"):
+        open_log(log.with_name("none"))

@@ -1,0 +1,127 @@
+"""Servers that outlive the command that started them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ropewalk import jsonio
+from ropewalk.errors import UsageError
+from ropewalk.serving.process.detached import (
+    DetachedServer,
+    detached_servers,
+    find_detached,
+    servers_dir,
+    stop_detached,
+)
+from ropewalk.serving.process.processes import birth, descendants, is_alive
+
+FAKE = Path(__file__).parents[1] / "fake_llama_server.py"
+# Starts the stand-in for llama-server, leaves it running and ends.
+STARTER = """
+import sys
+from pathlib import Path
+from ropewalk.serving.process.detached import leave_running
+from ropewalk.serving.launcher import start
+from ropewalk.serving.records import EngineBuild, LaunchSpec
+program, log, name = sys.argv[1:]
+build = EngineBuild(name="llama-server", engine="llama-server", version=None, path=program)
+argv = ("-m", "model.gguf", "-a", name, "--port", "0")
+spec = LaunchSpec(build, "model.gguf", argv, {}, "127.0.0.1", 0, 512, 512, 1)
+with start(spec, log_path=Path(log)) as server:
+    leave_running(server)
+"""
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A folder for state of the test's own; whatever a test leaves running is stopped."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    yield
+    for server in detached_servers():
+        stop_detached(server)
+
+
+def leave(tmp_path: Path, name: str, starter: str = STARTER) -> DetachedServer:
+    """A server that a command of its own has started and left."""
+    program = tmp_path / "llama-server"
+    program.write_text(f"#!{sys.executable}\n{FAKE.read_text()}")
+    program.chmod(0o755)
+    subprocess.run([sys.executable, "-c", starter, program, tmp_path / f"{name}.log", name], check=True)
+    return find_detached(name)
+
+
+def test_it_runs_on_and_can_be_stopped(tmp_path: Path) -> None:
+    server = leave(tmp_path, "model")
+    assert is_alive(server.pid)
+    assert server.context_len == 512
+    assert server.command.startswith("llama-server -m model.gguf -a model --port ")
+    assert server.log_path == str(tmp_path / "model.log")
+    assert detached_servers() == (server,)
+    assert find_detached() == find_detached(server.port) == find_detached(str(server.pid)) == server
+    stop_detached(server)
+    assert not is_alive(server.pid)
+    assert not is_alive(server.warden_pid)
+    assert detached_servers() == ()
+    stop_detached(server)
+
+
+def test_one_of_several_must_be_named(tmp_path: Path) -> None:
+    servers = leave(tmp_path, "one"), leave(tmp_path, "two")
+    with pytest.raises(UsageError, match="2 servers that were left running; there are: one on port"):
+        find_detached()
+    with pytest.raises(UsageError, match="'three' names 0 of the servers"):
+        find_detached("three")
+    assert find_detached("two") == servers[1]
+
+
+def test_a_server_that_ended_is_forgotten(tmp_path: Path) -> None:
+    server = leave(tmp_path, "model")
+    os.kill(server.pid, signal.SIGKILL)
+    stop_detached(server)
+    assert detached_servers() == ()
+    assert list(servers_dir().iterdir()) == []
+
+
+def test_a_process_that_got_the_same_id_is_not_touched(tmp_path: Path) -> None:
+    server = leave(tmp_path, "model")
+    stranger = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
+    mistaken = replace(server, warden_pid=stranger.pid)
+    assert birth(stranger.pid) != server.warden_birth
+    (servers_dir() / "mistaken.json").write_text(jsonio.dumps(mistaken))
+    assert detached_servers() == (server,)
+    stop_detached(mistaken)
+    assert stranger.poll() is None
+    stranger.kill()
+    stranger.wait()
+
+
+def test_nothing_is_left_running() -> None:
+    with pytest.raises(UsageError, match="no server was left running; `ropewalk serve --detach` leaves one"):
+        find_detached()
+
+
+def test_a_group_is_stopped_whole(tmp_path: Path) -> None:
+    starter = STARTER.replace(
+        "with start(spec, log_path=Path(log)) as",
+        "from dataclasses import replace\n"
+        "from ropewalk.planner.records import NodeLaunch\n"
+        "pause = ('import signal; signal.pause()',)\n"
+        "other = NodeLaunch(1, '127.0.0.2', f'{sys.executable} -c', pause, {}, '')\n"
+        "spec = replace(spec, nodes=(NodeLaunch(0, '127.0.0.1', 'x', argv, {}, ''), other))\n"
+        "with start(spec, log_path=Path(log), launcher='{argv}') as",
+    )
+    server = leave(tmp_path, "group", starter)
+    assert server.nodes == ("127.0.0.1", "127.0.0.2")
+    family = (server.pid, *descendants(server.pid))
+    assert len(family) == 3  # who watches, and both nodes
+    assert all(map(is_alive, family))
+    stop_detached(server)
+    assert not any(map(is_alive, family))
