@@ -4,7 +4,7 @@
 
 The medians of RUNS (default 9) starts of SmolLM2-135M on one thread in 512 tokens, by turns. Ready is the
 first answered token, as the launcher defines it; the bare engine is asked as often and answers the same
-token. Stopped is when the process is gone. The warden is what stays beside the engine while it serves.
+token. Stopped is when the process is gone. The supervisor is what stays beside the engine while it serves.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ def bare(spec: LaunchSpec, log: Path) -> tuple[float, float]:
 
 
 def supervised(spec: LaunchSpec, log: Path) -> tuple[float, float, int]:
-    """The same through the launcher, and what its warden holds."""
+    """The same through the launcher, and what its supervisor holds."""
     began = time.perf_counter()
     server = start(spec, log_path=log)
     ready = time.perf_counter() - began
-    both, engine = resident(server.warden_pid), resident(server.pid)
+    both, engine = resident(server.supervisor_pid), resident(server.pid)
     began = time.perf_counter()
     server.stop()
     return ready, time.perf_counter() - began, both.anon_bytes - engine.anon_bytes if both and engine else 0
@@ -84,7 +84,7 @@ def main(runs: int = 9) -> None:
         alone = statistics.median(run[place] for run in by_hand)
         ours = statistics.median(run[place] for run in launched)
         print(f"{name:8} bare {alone:6.3f} s   launcher {ours:6.3f} s   ratio {ours / alone:.2f}")
-    print(f"warden   {format_mib(launched[0][2])} of memory of its own while the engine serves")
+    print(f"supervisor   {format_mib(launched[0][2])} of memory of its own while the engine serves")
 
 
 if __name__ == "__main__":

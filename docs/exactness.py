@@ -87,7 +87,7 @@ def _llama_terms(model: Inspection, words: list[str]) -> dict[str, tuple[int, in
         cache_type_v=option("-ctv", "auto"),
         flash_attn="off" if option("-fa", "auto") == "off" else "auto",
     )
-    (host,) = llama_server.pricer(shape_of(model), request, CPU).devices(slots)
+    (host,) = llama_server.memory_model(shape_of(model), request, CPU).devices(slots)
     return {term.name: (term.low_bytes, term.high_bytes) for term in host.terms}
 
 
@@ -95,7 +95,9 @@ def _vllm(row: Row) -> list[str]:
     name, build = MODELS[row["model"]]
     length, kind = row["context_len"], row["cache_type"]
     request = PlanRequest(length, "vllm", cache_type_k=kind, cache_type_v=kind)
-    found = capacity(vllm.pricer(shape_of(build()), request, CPU), row["given_bytes"], context_len=length)
+    found = capacity(
+        vllm.memory_model(shape_of(build()), request, CPU), row["given_bytes"], context_len=length
+    )
     planned = (found.num_blocks, found.tokens, found.max_concurrency)
     printed = (row["num_blocks"], row["tokens"], row["max_concurrency"])
     if planned != printed:
@@ -127,10 +129,12 @@ def _needed(model: Inspection, row: Row) -> int:
     if engine == "vllm":
         kind = "fp8" if row["cache_type"].startswith("fp8") else "auto"
         request = PlanRequest(length, engine, cache_type_k=kind, cache_type_v=kind, device="cuda:0")
-        return needed_bytes(vllm.pricer(shape_of(model), request, GPU), length)
+        return needed_bytes(vllm.memory_model(shape_of(model), request, GPU), length)
     kind = row["cache_type"]
     request = PlanRequest(length, engine, cache_type_k=kind, cache_type_v=kind)
-    return llama_server.pricer(shape_of(model), request, CPU).price(length, 1).kv.reserved_bytes
+    return (
+        llama_server.memory_model(shape_of(model), request, CPU).estimate_memory(length, 1).kv.reserved_bytes
+    )
 
 
 def _embedded(run: Row) -> list[str]:

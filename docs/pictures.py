@@ -18,7 +18,7 @@ from pathlib import Path
 from textual.pilot import Pilot
 
 from ropewalk.tui.app import RopewalkApp
-from ropewalk.tui.work import Work
+from ropewalk.tui.work import Backend
 
 IMAGES = Path(__file__).with_name("images")
 SIZE = (120, 45)
@@ -41,7 +41,7 @@ def write(app: RopewalkApp, name: str) -> None:
 
 async def take(checkpoint: str, run_id: str, context_len: int, state: Path) -> None:
     """The checkpoint, its plan, and the grid of the run with the last cell of its target open."""
-    app = RopewalkApp(checkpoint, doing=Work(state=state))
+    app = RopewalkApp(checkpoint, backend=Backend(state=state))
     async with app.run_test(size=SIZE) as pilot:
         await settle(pilot)
         await pilot.press("down")

@@ -90,17 +90,17 @@ __all__ = [
 
 _HOMES = {
     "core": "attend check inspect measure plan serve",
+    "checking.records": "CheckResult",
     "errors": "CheckpointError CheckpointMissingError EngineError EngineFailedError EngineMissingError "
     "EngineTimeoutError HubError RopewalkError RunActiveError RunMissingError RunStoreError UsageError",
     "findings": "Finding",
     "inspector.records": "Fact Inspection LayerGroup",
     "lab.records": "Attention",
+    "measuring.settings": "MeasureSettings",
     "planner.records": "Fit Memory MemoryTerm Plan PlanRequest RopeDecision",
-    "serving.check.records": "CheckResult",
     "serving.preflight": "PreflightError",
     "serving.records": "ArmResult Comparison LaunchSpec Measurement RecallCell",
     "serving.service": "ServeSettings Service",
-    "serving.settings": "MeasureSettings",
 }
 
 # What a function gives back; these records show as pages in a notebook.

@@ -64,29 +64,29 @@ def plan(
 ) -> Plan:
     """Plan one context length: rope decision, memory term by term, what fits, the exact command.
 
-    ``options`` are the fields of :class:`ropewalk.planner.records.PlanRequest`. Without ``engine`` a
-    GGUF is planned for llama-server, everything else for vLLM; the version and the device are those found
-    here, see :func:`ropewalk.serving.host.probe.plan_here`. ``confirm`` has the engine itself work out its memory
+    ``options`` are the fields of :class:`ropewalk.planner.records.PlanRequest`. Without ``engine`` a GGUF is
+    planned for llama-server, everything else for vLLM; the version and the device are those found here, see
+    :func:`ropewalk.serving.host.probe.plan_for_host`. ``confirm`` has the engine itself work out its memory
     without reading weights, see :mod:`ropewalk.serving.dry_run`. Where a run in ``store`` measured just this
-    service on this machine, its speed is predicted. The commands of several machines have
-    ``node_addresses``, names to replace without. Raises :class:`CheckpointError`, :class:`UsageError`, and
+    service on this machine, its speed is predicted. The commands of several machines have ``node_addresses``,
+    names to replace without. Raises :class:`CheckpointError`, :class:`UsageError`, and
     :class:`EngineMissingError` for an ``engine_path`` that is none.
     """
     from ropewalk.measuring.calibrate import find_calibration
     from ropewalk.measuring.store import default_store_path
     from ropewalk.planner.records import PlanRequest
-    from ropewalk.serving.host.probe import look_here, plan_here
-    from ropewalk.serving.topology import Spread
+    from ropewalk.serving.host.probe import plan_for_host, probe_host
+    from ropewalk.serving.topology import Topology
 
     inspection = _inspection(source)
     request = PlanRequest(context_len=context_len, engine=engine or default_engine(inspection), **options)
-    here = look_here(request.engine, path=engine_path)
+    here = probe_host(request.engine, path=engine_path)
     calibration = find_calibration(inspection, request, here, store=store or default_store_path())
-    spread = Spread(addresses=tuple(node_addresses))
-    planned = plan_here(inspection, request, here, calibration=calibration, spread=spread)
+    spread = Topology(addresses=tuple(node_addresses))
+    planned = plan_for_host(inspection, request, here, calibration=calibration, spread=spread)
     if not confirm:
         return planned
-    from ropewalk.serving.dry_run import confirm_plan
+    from ropewalk.serving.dry_run.confirm import confirm_plan
 
     return confirm_plan(planned, build=here.build)
 

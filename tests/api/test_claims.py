@@ -9,14 +9,14 @@ import pytest
 from tests.cli import records
 
 from ropewalk.api.claims import (
-    MOST_GOES,
+    MAX_ATTEMPTS,
     claim,
     claims_dir,
     forget_left,
     is_held,
     left_runs,
     mark_lost_runs,
-    note_left,
+    mark_pending,
 )
 from ropewalk.errors import RunActiveError
 from ropewalk.measuring.store import RunStore
@@ -75,12 +75,12 @@ def test_no_folder_no_claims(tmp_path: Path) -> None:
 
 def test_a_run_is_left_until_it_has_ended_and_not_for_ever(store: Path) -> None:
     assert left_runs(store) == []
-    for _ in range(MOST_GOES - 1):
-        note_left(store, RUN.run_id)
+    for _ in range(MAX_ATTEMPTS - 1):
+        mark_pending(store, RUN.run_id)
         assert left_runs(store) == [RUN.run_id]
-    note_left(store, RUN.run_id)
+    mark_pending(store, RUN.run_id)
     assert left_runs(store) == []  # the service has ended with it three times
-    note_left(store, RUN.run_id)
+    mark_pending(store, RUN.run_id)
     assert left_runs(store) == [RUN.run_id]
     forget_left(store, RUN.run_id)
     forget_left(store, RUN.run_id)

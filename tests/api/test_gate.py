@@ -10,7 +10,7 @@ import pytest
 from tests.api.conftest import AUTHORIZED, TOKEN, Served, made_settings, served
 
 from ropewalk.api.gate import MAX_BODY_BYTES, host_name, needs_token
-from ropewalk.api.rates import BURST_SECONDS, MAX_CLIENTS, Rates
+from ropewalk.api.rates import BURST_SECONDS, MAX_CLIENTS, RateLimiter
 from ropewalk.api.settings import ApiSettings
 from ropewalk.errors import UsageError
 
@@ -181,14 +181,14 @@ def test_every_answer_forbids_guessing_caching_and_scripts(service: Served) -> N
 def test_too_many_requests(tmp_path: Path) -> None:
     with served(made_settings(tmp_path, rate=0.001)) as service:  # a busy machine takes its time for both
         answers = [service.client.get("/healthz") for _ in range(2)]
-        assert [answer.status_code for answer in answers] == [200, 429]
+        assert [json_response.status_code for json_response in answers] == [200, 429]
         assert_problem(answers[1], 429, "too_many_requests")
         assert 900 < int(answers[1].headers["retry-after"]) <= 1000
 
 
 def test_rates_refill_and_are_for_each_client() -> None:
     now = 0.0
-    rates = Rates(10.0, clock=lambda: now)
+    rates = RateLimiter(10.0, clock=lambda: now)
     burst = int(10 * BURST_SECONDS)
     assert [rates.wait_seconds("a") for _ in range(burst)] == [0.0] * burst
     assert rates.wait_seconds("a") == pytest.approx(0.1)
@@ -201,7 +201,7 @@ def test_rates_refill_and_are_for_each_client() -> None:
 
 
 def test_rates_remember_so_many_clients_and_no_more() -> None:
-    rates = Rates(0.5, clock=lambda: 0.0)
+    rates = RateLimiter(0.5, clock=lambda: 0.0)
     for number in range(MAX_CLIENTS + 10):
         assert rates.wait_seconds(str(number)) == 0.0
     assert rates.wait_seconds(str(MAX_CLIENTS)) > 0.0  # still known

@@ -20,7 +20,7 @@ from tests.api.test_gate import assert_problem
 from tests.cli import records
 
 from ropewalk.api import jobs
-from ropewalk.api.claims import claims_dir, left_runs, note_left
+from ropewalk.api.claims import claims_dir, left_runs, mark_pending
 from ropewalk.api.routes import servers
 from ropewalk.measuring.store import RunStore
 from ropewalk.serving.process.detached import DetachedServer
@@ -201,7 +201,7 @@ def first_event(service: Served) -> dict[str, Any]:
 
 def test_what_cannot_go_on_is_told_once(running: Running, capfd: pytest.CaptureFixture[str]) -> None:
     claims_dir(running.settings.store).mkdir(exist_ok=True)
-    note_left(running.settings.store, RUN_ID)
+    mark_pending(running.settings.store, RUN_ID)
     with RunStore(running.settings.store) as store:
         store.update(replace(store.frame(RUN_ID), checkpoint="/elsewhere/model.gguf"))
     with served(running.settings) as again:

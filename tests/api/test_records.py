@@ -133,10 +133,10 @@ def test_a_store_that_cannot_be_read_is_no_fault_of_the_client(tmp_path: Path) -
     settings.store.write_bytes(b"no database at all, but long enough to be looked at")
     with served(settings) as service:
         for path in ("/v1/runs", "/v1/runs/2026", "/v1/runs/2026/report", "/v1/runs/2026/events"):
-            answer = service.client.get(path)
-            assert answer.status_code == 503
-            assert answer.headers["content-type"] == "application/problem+json"
-            problem = answer.json()
+            json_response = service.client.get(path)
+            assert json_response.status_code == 503
+            assert json_response.headers["content-type"] == "application/problem+json"
+            problem = json_response.json()
             assert (problem["status"], problem["code"]) == (503, "run_store")
             assert problem["where"]["store"] == str(settings.store)
 

@@ -10,7 +10,7 @@ from tests.api.conftest import CONFIG
 from tests.cli import records
 
 from ropewalk.api.problems import RefusedError
-from ropewalk.api.sources import KEPT, KEPT_SECONDS, Kept, Sources, stamp_of
+from ropewalk.api.sources import KEPT, KEPT_SECONDS, InspectionCache, Sources, stamp_of
 from ropewalk.errors import CheckpointMissingError
 from ropewalk.inspector.records import Inspection
 
@@ -143,7 +143,7 @@ def test_an_inspection_is_kept_while_the_files_are_the_same(models: Path) -> Non
 
 def test_the_oldest_is_forgotten_and_everything_after_a_while() -> None:
     now = 0.0
-    kept = Kept(clock=lambda: now)
+    kept = InspectionCache(clock=lambda: now)
     made: list[str] = []
 
     def get(name: str) -> Inspection:

@@ -23,7 +23,7 @@ from ropewalk.serving.process.detached import DetachedServer
 from ropewalk.serving.process.group import RunningNode
 from ropewalk.serving.server_report import PrintedBuffer, ServerLoad, ServerReport
 from ropewalk.serving.service import ServeSettings, Service
-from ropewalk.serving.topology import Spread
+from ropewalk.serving.topology import Topology
 from ropewalk.serving.verify import NOT_VERIFIED, Verification
 from ropewalk.units import GIB
 
@@ -125,7 +125,7 @@ def test_machines_of_a_group_arrive(starter: Starter, invoke: Invoke) -> None:
         *("--launcher", "ssh {address}", "--node-program", "/opt/bin/vllm", "--master-port", "29600"),
     )
     assert starter.settings is not None
-    assert starter.settings.spread == Spread(
+    assert starter.settings.spread == Topology(
         ("10.0.0.1", "10.0.0.2"), launcher="ssh {address}", program="/opt/bin/vllm", master_port=29600
     )
 

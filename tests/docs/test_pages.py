@@ -116,8 +116,10 @@ def test_figures_of_the_recall_page() -> None:
 )
 def test_figures_of_the_comparison(model: Inspection, stated: float) -> None:
     request = PlanRequest(131_072, "llama-server")
-    priced = llama_server.pricer(shape_of(model), request, Machine(kind="cpu")).price(131_072, 1)
-    assert round(priced.kv.logical_bytes / GIB, 2) == stated
+    estimated = llama_server.memory_model(shape_of(model), request, Machine(kind="cpu")).estimate_memory(
+        131_072, 1
+    )
+    assert round(estimated.kv.logical_bytes / GIB, 2) == stated
     (line,) = re.findall(r"^\| ropewalk,.*$", text("comparison"), flags=re.MULTILINE)
     assert f" {stated:.2f} |" in line
 

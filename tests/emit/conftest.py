@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.docs.test_commands import write_qwen3
-from tests.emit.plans import on_gpus, on_processor, over_nodes
+from tests.emit.plans import distribute, on_gpus, on_processor
 
 from ropewalk import core
 from ropewalk.inspector.records import Inspection
@@ -30,7 +30,7 @@ def single(qwen3: Inspection) -> Plan:
 @pytest.fixture(scope="session")
 def group(qwen3: Inspection) -> Plan:
     """Two machines with two GPUs each."""
-    return over_nodes(on_gpus(qwen3, tensor_parallel=2, pipeline_parallel=2), 2)
+    return distribute(on_gpus(qwen3, tensor_parallel=2, pipeline_parallel=2), 2)
 
 
 @pytest.fixture(scope="session")

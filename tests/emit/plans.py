@@ -31,7 +31,7 @@ def on_gpus(inspection: Inspection, **request: Any) -> Plan:
     return launch_record(plan, build=VLLM)
 
 
-def over_nodes(plan: Plan, num_nodes: int) -> Plan:
+def distribute(plan: Plan, num_nodes: int) -> Plan:
     """The plan's ranks laid on machines, as many on each."""
     spec = with_nodes(launch_spec(plan, build=VLLM), [f"NODE{node}" for node in range(num_nodes)])
     assert plan.launch is not None

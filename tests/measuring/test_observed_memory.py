@@ -10,7 +10,7 @@ import pytest
 from tests.planner.models import gemma3_270m, smollm2
 
 from ropewalk.inspector.records import Inspection
-from ropewalk.measuring.observed_memory import MAX_SAMPLES, Seen, memory_terms, thinned
+from ropewalk.measuring.observed_memory import MAX_SAMPLES, Seen, downsample, memory_terms
 from ropewalk.planner.plan import make_plan
 from ropewalk.planner.records import PlanRequest
 from ropewalk.serving.host.mappings import Region, largest_anonymous, mappings, resident_of_files
@@ -110,11 +110,11 @@ def test_without_a_sample_nothing_is_said_of_what_grows() -> None:
 def test_thinning_keeps_named_moments_and_a_curve() -> None:
     samples = [MemorySample(f"t={second}", 1, 1, float(second)) for second in range(5000)]
     samples[777] = replace(samples[777], moment="ubatch")
-    kept = thinned(samples)
+    kept = downsample(samples)
     assert MAX_SAMPLES - 20 <= len(kept) <= MAX_SAMPLES + 1
     assert "ubatch" in [sample.moment for sample in kept]
     assert [sample.seconds for sample in kept] == sorted(sample.seconds for sample in kept)
-    assert thinned(()) == ()
+    assert downsample(()) == ()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells")

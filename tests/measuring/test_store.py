@@ -125,7 +125,7 @@ def test_a_run_whose_process_is_gone_was_interrupted(tmp_path: Path, monkeypatch
         for name, owner in (
             ("alive", here),
             ("killed", replace(here, pid=2**22 + 1)),  # above pid_max of Linux
-            ("id-taken", replace(here, birth="1")),
+            ("id-taken", replace(here, start_time="1")),
             ("elsewhere", replace(here, host="another", pid=2**22 + 1)),
         ):
             monkeypatch.setattr(module, "this_process", lambda owner=owner: owner)

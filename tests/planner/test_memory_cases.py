@@ -15,7 +15,7 @@ from ropewalk.planner.engines import llama_server, vllm
 from ropewalk.planner.machine import Machine
 from ropewalk.planner.model import shape_of
 from ropewalk.planner.records import KvCache, PlanRequest
-from ropewalk.planner.terms import CACHES, Priced
+from ropewalk.planner.terms import CACHES, MemoryEstimate
 
 CPU, GPU = Machine(kind="cpu"), Machine(kind="gpu")
 
@@ -39,13 +39,17 @@ def model_of(config: dict[str, Any], **more: Any) -> Inspection:
     return inspection((group,), **{"hidden": hidden, "inner": 1024, "vocab": 64, "heads": heads, **more})
 
 
-def llama(model: Inspection, context_len: int, **options: Any) -> Priced:
+def llama(model: Inspection, context_len: int, **options: Any) -> MemoryEstimate:
     request = PlanRequest(context_len, "llama-server", **options)
-    return llama_server.pricer(shape_of(model), request, CPU).price(context_len, request.num_sequences)
+    return llama_server.memory_model(shape_of(model), request, CPU).estimate_memory(
+        context_len, request.num_sequences
+    )
 
 
-def pool(model: Inspection, context_len: int, **options: Any) -> vllm.VllmPricer:
-    return vllm.pricer(shape_of(model), PlanRequest(context_len, "vllm", device="cuda:0", **options), GPU)
+def pool(model: Inspection, context_len: int, **options: Any) -> vllm.VllmMemoryModel:
+    return vllm.memory_model(
+        shape_of(model), PlanRequest(context_len, "vllm", device="cuda:0", **options), GPU
+    )
 
 
 def kv(model: Inspection, context_len: int, **options: Any) -> KvCache:
@@ -53,7 +57,11 @@ def kv(model: Inspection, context_len: int, **options: Any) -> KvCache:
 
 
 def test_c55_kv_heads_not_query_heads(case: dict[str, Any]) -> None:
-    found = pool(model_of(case["input"]["config"]), case["input"]["ctx"]).price(case["input"]["ctx"], 1).kv
+    found = (
+        pool(model_of(case["input"]["config"]), case["input"]["ctx"])
+        .estimate_memory(case["input"]["ctx"], 1)
+        .kv
+    )
     assert found.bytes_per_token == case["expected"]["bytes_per_token"]
     assert found.logical_bytes == case["expected"]["kv_bytes"]
 
@@ -107,9 +115,9 @@ def test_c59_one_latent_row(case: dict[str, Any]) -> None:
     model = inspection(layers, hidden=64, inner=64, vocab=64, heads=128)
     length, ranks = case["input"]["ctx"], case["input"]["tp"]
     chosen = pool(model, length, tensor_parallel=ranks)
-    priced = chosen.price(length, 1)
-    assert priced.kv.bytes_per_token == expected["bf16_bytes_per_token"]
-    each = sum(term.bytes for term in priced.devices[0].terms if term.name in CACHES)
+    estimated = chosen.estimate_memory(length, 1)
+    assert estimated.kv.bytes_per_token == expected["bf16_bytes_per_token"]
+    each = sum(term.bytes for term in estimated.devices[0].terms if term.name in CACHES)
     assert each - chosen.bytes_per_block(0) == expected["kv_bytes_per_gpu_tp8"]
     assert kv(model, 32_768, cache_type_k="q8_0").reserved_bytes == expected["llama_cpp_q8_0_bytes_at_32768"]
 
@@ -125,12 +133,12 @@ def test_c60_states_beside_few_caches(case: dict[str, Any]) -> None:
         recurrent(rest, conv=(kernel - 1, channels), ssm=(heads, size, config["linear_key_head_dim"])),
     )
     model = inspection(layers, hidden=64, inner=64, vocab=64, heads=24)
-    priced = llama(model, case["input"]["ctx"] // 4, num_sequences=case["input"]["sequences"])
-    terms = {term.name: term.bytes for term in priced.devices[0].terms}
+    estimated = llama(model, case["input"]["ctx"] // 4, num_sequences=case["input"]["sequences"])
+    terms = {term.name: term.bytes for term in estimated.devices[0].terms}
     assert len(full) == expected["attention_layers"]
     assert terms["kv_cache"] == expected["kv_bytes"]
     assert terms["state"] == expected["recurrent_bytes_4_sequences"]
-    assert priced.kv.state_bytes_per_sequence == expected["recurrent_bytes_per_sequence"]
+    assert estimated.kv.state_bytes_per_sequence == expected["recurrent_bytes_per_sequence"]
 
 
 def test_c63_more_ranks_than_heads(case: dict[str, Any]) -> None:
@@ -153,8 +161,10 @@ def test_c65_a_draft_caches_as_much(case: dict[str, Any]) -> None:
         (case["input"]["variant"]["c"] // 4, 4, expected["variant"]["builds_sized_by_total"]),
     ):
         request = PlanRequest(length, "llama-server", num_sequences=slots)
-        priced = llama_server.pricer(shape_of(target, draft=draft), request, CPU).price(length, slots)
-        term = next(term for term in priced.devices[0].terms if term.name == "draft_model")
+        estimated = llama_server.memory_model(shape_of(target, draft=draft), request, CPU).estimate_memory(
+            length, slots
+        )
+        term = next(term for term in estimated.devices[0].terms if term.name == "draft_model")
         assert term.logical_bytes == size
 
 

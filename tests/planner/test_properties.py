@@ -50,8 +50,8 @@ options = st.fixed_dictionaries(
 
 
 def memory(model: Inspection, request: PlanRequest, machine: Machine) -> Memory:
-    chosen = ENGINES[request.engine].pricer(shape_of(model), request, machine)
-    return memory_of(chosen.price(request.context_len, request.num_sequences))
+    chosen = ENGINES[request.engine].memory_model(shape_of(model), request, machine)
+    return memory_of(chosen.estimate_memory(request.context_len, request.num_sequences))
 
 
 @given(models, engines, machines, lengths, st.integers(0, 20_000), counts, options)
@@ -189,8 +189,8 @@ def test_what_fits_is_the_inverse_of_what_is_needed(
     assert usable is not None
 
     def fits(context_len: int, num_sequences: int) -> bool:
-        chosen = ENGINES[engine].pricer(shape_of(model), request, machine)
-        return chosen.price(context_len, num_sequences).lacks_bytes <= 0
+        chosen = ENGINES[engine].memory_model(shape_of(model), request, machine)
+        return chosen.estimate_memory(context_len, num_sequences).shortfall_bytes <= 0
 
     assert fit.fits is fits(length, count)
     assert fit.fits is (fit.max_context_len is not None and fit.max_context_len >= length)

@@ -57,8 +57,10 @@ def test_caches_of_llama_cpp(shared: Path) -> None:
             request = PlanRequest(
                 length, "llama-server", cache_type_k=row["kv_dtype"], cache_type_v=row["kv_dtype"]
             )
-            priced = llama_server.pricer(shape_of(model), request, Machine(kind="cpu")).price(length, 1)
-            planned = sum(term.bytes for term in priced.devices[0].terms if term.name == "kv_cache")
+            estimated = llama_server.memory_model(
+                shape_of(model), request, Machine(kind="cpu")
+            ).estimate_memory(length, 1)
+            planned = sum(term.bytes for term in estimated.devices[0].terms if term.name == "kv_cache")
             assert planned / MIB == pytest.approx(row["value"], abs=ROUNDING), row["id"]
             checked += 1
     assert checked >= 25
@@ -81,14 +83,14 @@ def test_states_of_llama_cpp(shared: Path) -> None:
     assert checked == 2
 
 
-def priced_by_vllm(row: dict[str, Any], length: int) -> vllm.VllmPricer:
+def priced_by_vllm(row: dict[str, Any], length: int) -> vllm.VllmMemoryModel:
     kind = "fp8" if str(row["kv_dtype"]).startswith("fp8") else "auto"
     heads = 8 * max(1, row["tp"])
     model = inspection(layers_of(row["arch"]), hidden=1024, inner=1024, vocab=64, heads=heads)
     request = PlanRequest(
         length, "vllm", cache_type_k=kind, cache_type_v=kind, tensor_parallel=row["tp"], device="cuda:0"
     )
-    return vllm.pricer(shape_of(model), request, GPU)
+    return vllm.memory_model(shape_of(model), request, GPU)
 
 
 def test_what_vllm_says_it_needs(shared: Path) -> None:
@@ -127,5 +129,5 @@ def test_caches_of_a_plan_are_what_is_reserved() -> None:
     """The helper that the figures above rest on sums all devices."""
     model = inspection((attention(range(2), kv=8, dim=128),), hidden=64, inner=64, vocab=64, heads=8)
     request = PlanRequest(4096, "vllm", tensor_parallel=2, device="cuda:0")
-    priced = vllm.pricer(shape_of(model), request, GPU).price(4096, 1)
-    assert priced.kv.reserved_bytes == cache_bytes(priced.devices) == 2 * 257 * 16 * 2 * 4 * 512
+    estimated = vllm.memory_model(shape_of(model), request, GPU).estimate_memory(4096, 1)
+    assert estimated.kv.reserved_bytes == cache_bytes(estimated.devices) == 2 * 257 * 16 * 2 * 4 * 512

@@ -10,7 +10,7 @@ from tests.cli import records
 from tests.report.render import check_page, render
 
 from ropewalk.inspector.records import Fact, LayerGroup
-from ropewalk.planner.cache_summary import Kept, kept_by
+from ropewalk.planner.cache_summary import CacheSummary, cache_summary
 from ropewalk.planner.records import DeviceShare, Plan, Speed
 from ropewalk.report import layers
 from ropewalk.report.command import fold
@@ -27,7 +27,7 @@ def shell_words(command: str) -> list[str]:
     return shlex.split(command.replace("\\\n", ""))
 
 
-KEPT = Kept("bf16", 147456, 0, ((32768, 32768 * 147456), (131072, 131072 * 147456)))
+KEPT = CacheSummary("bf16", 147456, 0, ((32768, 32768 * 147456), (131072, 131072 * 147456)))
 
 
 def test_inspection_page() -> None:
@@ -41,7 +41,9 @@ def test_inspection_page_of_a_lying_config_has_the_error_first() -> None:
 
 
 def test_the_kept_bytes_on_the_page_are_the_planners() -> None:
-    assert kept_by(records.qwen3_8b()) == KEPT  # 36 layers x 8 heads x 2 x 128 x 2 B; 4.50 and 18.00 GiB
+    assert (
+        cache_summary(records.qwen3_8b()) == KEPT
+    )  # 36 layers x 8 heads x 2 x 128 x 2 B; 4.50 and 18.00 GiB
 
 
 def test_facts_page() -> None:

@@ -12,7 +12,7 @@ from ropewalk.serving.connectivity import Answer, reach_checks
 from ropewalk.serving.engines import launch_spec
 from ropewalk.serving.process.ports import free_port
 from ropewalk.serving.records import EngineBuild
-from ropewalk.serving.topology import Spread
+from ropewalk.serving.topology import Topology
 
 MakePlan = Callable[..., Plan]
 VLLM = EngineBuild(name="vllm", engine="vllm", version="0.32.0", path="/usr/bin/vllm", devices=("cpu",))
@@ -36,7 +36,7 @@ def silent() -> str:
 def ask(make_plan: MakePlan, monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Answer]]:
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
 
-    def ask(spread: Spread, **request: object) -> dict[str, Answer]:
+    def ask(spread: Topology, **request: object) -> dict[str, Answer]:
         build = LLAMA if "rpc_servers" in request else VLLM
         plan = make_plan(PlanRequest(context_len=512, engine=build.engine, **request), checkpoint="m")  # type: ignore[arg-type]
         spec = launch_spec(plan, build=build, spread=spread)
@@ -49,33 +49,33 @@ Ask = Callable[..., dict[str, Answer]]
 
 
 def test_a_server_of_one_machine_has_nothing_to_reach(ask: Ask) -> None:
-    assert ask(Spread()) == {}
+    assert ask(Topology()) == {}
 
 
 def test_nodes_that_are_all_here(ask: Ask) -> None:
-    spread = Spread(("127.0.0.1", "127.0.0.2"), master_port=free_port())
+    spread = Topology(("127.0.0.1", "127.0.0.2"), master_port=free_port())
     assert ask(spread, nodes=2) == {"nodes": (True, "2 nodes are started and watched from here")}
 
 
 def test_a_node_for_a_person_to_start(ask: Ask) -> None:
-    spread = Spread(("127.0.0.1", "203.0.113.9"), master_port=free_port())
+    spread = Topology(("127.0.0.1", "203.0.113.9"), master_port=free_port())
     (answer,) = ask(spread, nodes=2).values()
     assert answer == (None, "not watched, to be started by hand: node 1 at 203.0.113.9")
 
 
 def test_the_first_node_is_this_machine(ask: Ask) -> None:
-    (answer,) = ask(Spread(("203.0.113.9", "127.0.0.1")), nodes=2).values()
+    (answer,) = ask(Topology(("203.0.113.9", "127.0.0.1")), nodes=2).values()
     assert answer == (False, "node 0 is started here, and 203.0.113.9 is no address of this machine")
 
 
 def test_a_launcher_that_is_not_installed(ask: Ask) -> None:
-    spread = Spread(("127.0.0.1", "203.0.113.9"), launcher="no-such-ssh {address}")
+    spread = Topology(("127.0.0.1", "203.0.113.9"), launcher="no-such-ssh {address}")
     (answer,) = ask(spread, nodes=2).values()
     assert answer == (False, "the launcher no-such-ssh is no program here")
 
 
 def test_the_port_where_nodes_meet(ask: Ask, listening: str) -> None:
-    spread = Spread(("127.0.0.1", "127.0.0.2"), master_port=int(listening.partition(":")[2]))
+    spread = Topology(("127.0.0.1", "127.0.0.2"), master_port=int(listening.partition(":")[2]))
     ok, message = ask(spread, nodes=2)["nodes"]
     assert ok is False
     assert "another server answers there; choose another with --master-port" in message
@@ -85,7 +85,7 @@ def test_a_ray_cluster_answers_or_is_not_there(
     ask: Ask, listening: str, silent: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def of(address: str | None) -> Answer:
-        return ask(Spread(executor="ray", ray_address=address), nodes=2)["ray"]
+        return ask(Topology(executor="ray", ray_address=address), nodes=2)["ray"]
 
     assert of(listening) == (True, f"{listening} answers")
     assert of(f"ray://{listening}") == (True, f"ray://{listening} answers")
@@ -98,6 +98,6 @@ def test_a_ray_cluster_answers_or_is_not_there(
 
 
 def test_every_rpc_server_has_to_answer(ask: Ask, listening: str, silent: str) -> None:
-    assert ask(Spread(), rpc_servers=(listening,)) == {"rpc": (True, f"{listening} answer")}
-    (answer,) = ask(Spread(), rpc_servers=(listening, silent)).values()
+    assert ask(Topology(), rpc_servers=(listening,)) == {"rpc": (True, f"{listening} answer")}
+    (answer,) = ask(Topology(), rpc_servers=(listening, silent)).values()
     assert answer == (False, f"no ggml-rpc-server answers at {silent} (Connection refused)")

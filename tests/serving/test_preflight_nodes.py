@@ -14,15 +14,15 @@ from ropewalk.serving.host.devices import Device
 from ropewalk.serving.preflight import PreflightItem, preflight
 from ropewalk.serving.process.ports import free_port
 from ropewalk.serving.records import EngineBuild
-from ropewalk.serving.topology import Spread
+from ropewalk.serving.topology import Topology
 from ropewalk.units import GIB
 
 MakePlan = Callable[..., Plan]
 Checked = Callable[..., PreflightItem]
 VLLM = EngineBuild(name="vllm", engine="vllm", version="0.32.0", path="vllm")
 ON_CPU = replace(VLLM, devices=("cpu",))
-ELSEWHERE = Spread(("127.0.0.1", "203.0.113.9"))
-HERE_TWICE = Spread(("127.0.0.1", "127.0.0.2"))
+ELSEWHERE = Topology(("127.0.0.1", "203.0.113.9"))
+HERE_TWICE = Topology(("127.0.0.1", "127.0.0.2"))
 SUMMARY = CheckpointSummary("m", "model", "safetensors", (), 0, 0, 0, None, {})
 INSPECTION = Inspection(SUMMARY, {}, (), None, None, ())
 
@@ -44,7 +44,11 @@ def checked(make_plan: MakePlan) -> Checked:
     """One check of a plan for two ranks on two nodes, each of a rank's bytes."""
 
     def check(
-        name: str, spread: Spread, *shares: DeviceShare, build: EngineBuild = VLLM, threads: int | None = None
+        name: str,
+        spread: Topology,
+        *shares: DeviceShare,
+        build: EngineBuild = VLLM,
+        threads: int | None = None,
     ) -> PreflightItem:
         request = PlanRequest(context_len=512, engine="vllm", pipeline_parallel=2, nodes=2)
         plan = make_plan(request, checkpoint="m")
@@ -69,7 +73,7 @@ def test_what_other_nodes_hold_is_not_asked_of_this_machine(checked: Checked) ->
     assert both.message.startswith("up to 12.00 GiB on cpu")
     launched = replace(HERE_TWICE, launcher="env {argv}")
     assert checked("memory", launched, *ranks).ok is True
-    assert checked("memory", Spread(executor="ray", ray_address="auto"), *ranks).ok is None
+    assert checked("memory", Topology(executor="ray", ray_address="auto"), *ranks).ok is None
 
 
 def test_devices_are_counted_for_the_nodes_that_are_here(checked: Checked) -> None:
@@ -77,7 +81,7 @@ def test_devices_are_counted_for_the_nodes_that_are_here(checked: Checked) -> No
     assert (one.ok, one.message) == (True, "1 rank here, 1 GPU")
     both = checked("devices", HERE_TWICE)
     assert (both.ok, both.message) == (False, "2 ranks here, 1 GPU")
-    ray = checked("devices", Spread(executor="ray", ray_address="auto"))
+    ray = checked("devices", Topology(executor="ray", ray_address="auto"))
     assert (ray.ok, ray.message) == (None, "2 ranks, for which Ray finds the devices")
 
 

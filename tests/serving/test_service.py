@@ -106,10 +106,10 @@ def test_flags_that_an_engine_ignores_are_found_by_both_means(
     with start_service(plan, inspection, settings) as service:
         (inactive,) = (finding for finding in service.findings if finding.code == "rope_scaling_inactive")
         assert "positions by 1" in inactive.message
-        twin = ask_unscaled(
+        baseline = ask_unscaled(
             plan, inspection, service.server.spec, threads=1, log_path=settings.log_path or Path()
         )
-        assert difference(probe(service.server.client), twin) == 0
+        assert difference(probe(service.server.client), baseline) == 0
 
 
 def test_what_is_known_to_fail_is_not_started(

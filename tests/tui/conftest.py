@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
-from tests.tui.doubles import FakeWork
+from tests.tui.doubles import FakeBackend
 from textual.events import Mount
 from textual.pilot import Pilot
 
 from ropewalk.tui import serverrun
 from ropewalk.tui.app import RopewalkApp
-from ropewalk.tui.state import Desk
+from ropewalk.tui.state import AppState
 
 T = TypeVar("T")
 Script = Callable[[Pilot[None]], Awaitable[T]]
@@ -24,29 +24,31 @@ PATIENCE_SECONDS = 60.0  # a script that waits for what never comes fails then
 
 
 @pytest.fixture
-def doing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeWork:
+def backend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeBackend:
     """What the application can have done here; its files are in a folder of the test."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(serverrun, "LOOK_SECONDS", 0.0)
-    return FakeWork(tmp_path)
+    return FakeBackend(tmp_path)
 
 
 class PlacedApp(RopewalkApp):
     """The application with its checkpoint read and one of its screens shown, without the way there."""
 
-    def __init__(self, place: str, source: str, *, doing: FakeWork) -> None:
+    def __init__(self, place: str, source: str, *, backend: FakeBackend) -> None:
         self.DEFAULT_MODE = place  # type: ignore[misc]  # of this one
-        super().__init__(None, doing=doing)
+        super().__init__(None, backend=backend)
         self._source = source
 
     def on_mount(self, event: Mount) -> None:  # type: ignore[override]  # Textual passes what is taken
         event.prevent_default()  # of the class below
-        opened, devices = self.doing.open(self._source), self.doing.devices()
-        self._opened(Desk(opened=opened, request=self.doing.first_request(opened, devices), devices=devices))
+        opened, devices = self.backend.open(self._source), self.backend.devices()
+        self._opened(
+            AppState(opened=opened, request=self.backend.first_request(opened, devices), devices=devices)
+        )
 
 
 @pytest.fixture
-def drive(doing: FakeWork) -> Drive:
+def drive(backend: FakeBackend) -> Drive:
     """Run a script of key presses against the application; whatever it returns is returned.
 
     ``place`` starts on that screen with ``source`` opened; without it the application starts as it does.
@@ -61,9 +63,9 @@ def drive(doing: FakeWork) -> Drive:
     ) -> T:
         async def play() -> T:
             app = (
-                PlacedApp(place, source, doing=doing)
+                PlacedApp(place, source, backend=backend)
                 if place and source
-                else RopewalkApp(source, doing=doing)
+                else RopewalkApp(source, backend=backend)
             )
             async with app.run_test(size=size) as pilot:
                 await settle(pilot)

@@ -30,7 +30,7 @@ from ropewalk.tui.places import Place
 from ropewalk.tui.serverrun import Serving
 from ropewalk.tui.state import Device, Masks, Opened
 from ropewalk.tui.stored import Order, Stored
-from ropewalk.tui.work import HeadsRow, ReachRow, Work
+from ropewalk.tui.work import Backend, HeadsRow, ReachRow
 from ropewalk.units import GIB, MIB
 
 RUN = records.smollm2_measurement()
@@ -96,7 +96,7 @@ def _over_stages(memory: Memory, request: PlanRequest) -> Memory:
     return replace(memory, per_device=tuple(shares))
 
 
-class FakeWork(Work):
+class FakeBackend(Backend):
     """Answers at once; ``asked`` are the requests that were planned."""
 
     stored: FakeStored

@@ -66,7 +66,7 @@ def test_a_pause_holds_the_thread_of_the_run_and_lets_it_go() -> None:
     run.start()
     assert waiting.wait(20)
     assert run.is_alive()
-    control.go_on()
+    control.resume()
     run.join()
     assert told == [ASKED, Held(True), Held(False)]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.tui.conftest import LARGE, SMALL, Drive, press, settle, until
-from tests.tui.doubles import LOOKS, RUN, FakeWork, measuring
+from tests.tui.doubles import LOOKS, RUN, FakeBackend, measuring
 from tests.tui.picture import require_picture
 from textual.pilot import Pilot
 
@@ -41,7 +41,7 @@ def test_a_screen(drive: Drive, place: str, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_open_after_an_error(
-    drive: Drive, tmp_path: Path, doing: FakeWork, monkeypatch: pytest.MonkeyPatch
+    drive: Drive, tmp_path: Path, backend: FakeBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home = tmp_path / "home"
     (home / "Qwen3-8B").mkdir(parents=True)
@@ -78,7 +78,7 @@ def test_a_server_that_runs(drive: Drive) -> None:
     drive(script, place="serve")
 
 
-def test_a_run_in_progress(drive: Drive, doing: FakeWork) -> None:
+def test_a_run_in_progress(drive: Drive, backend: FakeBackend) -> None:
     async def script(pilot: Pilot[None]) -> None:
         await pilot.press("s")
         screen = pilot.app.screen
@@ -86,7 +86,7 @@ def test_a_run_in_progress(drive: Drive, doing: FakeWork) -> None:
         await until(pilot, lambda: getattr(screen._view, "current", None) == measuring()[-1])
         await press(pilot, "right")
         await both_sizes(pilot, "measure-running")
-        doing.stored.last.set()
+        backend.stored.last.set()
         await until(pilot, lambda: screen._control is None)
 
     drive(script, place="measure")

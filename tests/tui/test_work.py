@@ -11,29 +11,29 @@ from tests.tui.doubles import CPU, GPU, RUN, opened, trial
 from ropewalk.errors import UsageError
 from ropewalk.inspector.records import Inspection, LayerGroup
 from ropewalk.measuring import calibrate
-from ropewalk.measuring.recall.seeded_random import Dice
+from ropewalk.measuring.recall.seeded_random import SeededRandom
 from ropewalk.measuring.recall.tasks import TASKS
 from ropewalk.measuring.store import RunStore
 from ropewalk.planner.calibration import Calibration, Rates
 from ropewalk.planner.records import PlanRequest
 from ropewalk.serving.host.devices import Device
-from ropewalk.serving.host.probe import Here
+from ropewalk.serving.host.probe import Host
 from ropewalk.tui.state import Opened
-from ropewalk.tui.work import Work
+from ropewalk.tui.work import Backend
 from ropewalk.units import GIB
 
 CALIBRATION = Calibration("run of yesterday", 32768, (Rates(300.0, None, None),), 0.8, 1.2, None)
 REQUEST = PlanRequest(context_len=32768, engine="vllm", memory_bytes=48 * GIB, engine_version="0.33.0")
 
 
-HERE = Here(None, (Device("cpu", "cpu", "Example CPU", 64 * GIB, 64 * GIB),))
+SINGLE_NODE = Host(None, (Device("cpu", "cpu", "Example CPU", 64 * GIB, 64 * GIB),))
 
 
 @pytest.fixture
-def work(tmp_path: Path) -> Work:
+def work(tmp_path: Path) -> Backend:
     """A door that has looked for engines already, and found none."""
-    made = Work(state=tmp_path, runs=tmp_path / "runs.sqlite3")
-    made._looked = dict.fromkeys(("vllm", "llama-server", "transformers"), HERE)
+    made = Backend(state=tmp_path, runs=tmp_path / "runs.sqlite3")
+    made._looked = dict.fromkeys(("vllm", "llama-server", "transformers"), SINGLE_NODE)
     return made
 
 
@@ -48,7 +48,7 @@ def rotary() -> Opened:
     return replace(base, inspection=replace(base.inspection, facts=base.inspection.facts | facts))
 
 
-def test_the_first_request_is_for_this_machine(work: Work) -> None:
+def test_the_first_request_is_for_this_machine(work: Backend) -> None:
     request = work.first_request(opened(), (GPU, CPU))
     assert (request.context_len, request.engine, request.device) == (32768, "vllm", "cuda:0")
     assert request.memory_bytes == GPU.memory_bytes
@@ -56,11 +56,11 @@ def test_the_first_request_is_for_this_machine(work: Work) -> None:
 
 
 def test_a_measured_speed_is_looked_for_once_until_something_is_measured_or_deleted(
-    work: Work, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    work: Backend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looked: list[str] = []
 
-    def find(inspection: Inspection, request: PlanRequest, here: Here, *, store: Path) -> Calibration:
+    def find(inspection: Inspection, request: PlanRequest, here: Host, *, store: Path) -> Calibration:
         looked.append(request.cache_type_k)
         return CALIBRATION
 
@@ -79,7 +79,7 @@ def test_a_measured_speed_is_looked_for_once_until_something_is_measured_or_dele
     assert looked == ["auto", "fp8", "auto"]
 
 
-def test_what_fits_falls_with_every_sequence_more(work: Work) -> None:
+def test_what_fits_falls_with_every_sequence_more(work: Backend) -> None:
     rows = {row.cache_type: row.context_lens for row in work.reach(rotary(), REQUEST)}
     for lengths in rows.values():
         known = [length or 0 for length in lengths]
@@ -89,7 +89,7 @@ def test_what_fits_falls_with_every_sequence_more(work: Work) -> None:
     assert work.reach(rotary(), replace(REQUEST, memory_bytes=None)) == ()
 
 
-def test_kv_heads_what_if(work: Work) -> None:
+def test_kv_heads_what_if(work: Backend) -> None:
     rows = work.what_if_heads(rotary(), REQUEST)
     assert [row.num_key_value_heads for row in rows] == [1, 2, 4, 8, 16, 32]
     actual = next(row for row in rows if row.is_actual)
@@ -103,7 +103,7 @@ def test_kv_heads_what_if(work: Work) -> None:
     assert work.what_if_heads(replace(opened(), inspection=latent), REQUEST) == ()
 
 
-def test_masks_count_live_cells(work: Work) -> None:
+def test_masks_count_live_cells(work: Backend) -> None:
     plan = work.plan(rotary(), replace(REQUEST, context_len=1000))
     masks = work.masks(rotary(), plan)
     assert masks is not None
@@ -111,7 +111,7 @@ def test_masks_count_live_cells(work: Work) -> None:
     assert (masks.window, masks.windowed) == (None, None)
 
 
-def test_the_rope_table_is_that_of_the_command(work: Work) -> None:
+def test_the_rope_table_is_that_of_the_command(work: Backend) -> None:
     table = work.rope(rotary(), replace(REQUEST, context_len=131072))
     assert len(table.pairs) == 64
     assert table.decision.factor == 4.0
@@ -121,14 +121,14 @@ def test_the_rope_table_is_that_of_the_command(work: Work) -> None:
         work.rope(opened(), REQUEST)
 
 
-def test_cache_types_are_those_of_the_engine(work: Work) -> None:
+def test_cache_types_are_those_of_the_engine(work: Backend) -> None:
     assert work.cache_types("vllm")[0] == "auto"
     assert "q8_0" in work.cache_types("llama-server")
 
 
-def test_a_question_is_made_again_from_its_seed(work: Work) -> None:
+def test_a_question_is_made_again_from_its_seed(work: Backend) -> None:
     depths = (0.1, 0.3, 0.5, 0.7, 0.9)
-    question = TASKS["niah_single"].draft(Dice(1, "niah_single", 1945), depths).questions[2]
+    question = TASKS["niah_single"].draft(SeededRandom(1, "niah_single", 1945), depths).questions[2]
     asked = work.stored.asked(replace(trial("shipped", 1945, 0.5), expected=question.expected), depths)
     assert asked is not None
     assert asked.needle is not None

@@ -18,11 +18,11 @@ from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Re
 
 from ropewalk.api import problems
 from ropewalk.api.docs_page import docs_page
-from ropewalk.api.gate import Gate
+from ropewalk.api.gate import SecurityMiddleware
 from ropewalk.api.jobs import Jobs
 from ropewalk.api.metrics import Metrics, Observe
 from ropewalk.api.openapi import document
-from ropewalk.api.resuming import go_on
+from ropewalk.api.resuming import resume_runs
 from ropewalk.api.routes import check, health, plan, rope, runs, servers, tensors
 from ropewalk.api.routes import inspect as inspect_routes
 from ropewalk.api.settings import ApiSettings
@@ -47,7 +47,10 @@ def make_app(settings: ApiSettings) -> FastAPI:
         redoc_url=None,
         openapi_url=None,
         dependencies=[Depends(known_query)],
-        middleware=[Middleware(Observe, metrics=state.metrics), Middleware(Gate, settings=settings)],
+        middleware=[
+            Middleware(Observe, metrics=state.metrics),
+            Middleware(SecurityMiddleware, settings=settings),
+        ],
         exception_handlers={
             RopewalkError: problems.answer_ours,
             RequestValidationError: answer_query,
@@ -69,7 +72,7 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
     """Serve, go on with what an earlier service was measuring, and leave no job behind."""
     state: State = app.state.ropewalk
     anyio.to_thread.current_default_thread_limiter().total_tokens = MAX_THREADS
-    resuming = asyncio.create_task(go_on(state)) if state.settings.resume else None
+    resuming = asyncio.create_task(resume_runs(state)) if state.settings.resume else None
     yield
     if resuming is not None:
         resuming.cancel()

@@ -17,7 +17,7 @@ from typing import IO
 from ropewalk.errors import RunActiveError
 from ropewalk.measuring.store import RunStore
 
-MOST_GOES = 3  # a measurement that takes the service down with it is not begun for ever
+MAX_ATTEMPTS = 3  # a measurement that takes the service down with it is not begun for ever
 
 
 def claims_dir(store: Path) -> Path:
@@ -56,7 +56,7 @@ def is_held(store: Path, run_id: str) -> bool:
         return not _lock(file)
 
 
-def note_left(store: Path, run_id: str) -> None:
+def mark_pending(store: Path, run_id: str) -> None:
     """A measurement is under way: if nobody says :func:`forget_left`, the service has ended before it."""
     with _left(store, run_id).open("ab") as file:
         file.write(b".")  # as many as it was begun
@@ -68,10 +68,11 @@ def forget_left(store: Path, run_id: str) -> None:
 
 
 def left_runs(store: Path) -> list[str]:
-    """The runs that an earlier service left, less those that have ended with it :data:`MOST_GOES` times."""
+    """The runs that an earlier service left, less those that have ended with it :data:`MAX_ATTEMPTS`
+    times."""
     found = []
     for path in sorted(claims_dir(store).glob("*.left")):
-        if path.stat().st_size < MOST_GOES:
+        if path.stat().st_size < MAX_ATTEMPTS:
             found.append(path.stem)
         else:
             path.unlink()

@@ -14,7 +14,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ropewalk.api.problems import RefusedError, problem_of, problem_response
-from ropewalk.api.rates import Rates
+from ropewalk.api.rates import RateLimiter
 from ropewalk.api.settings import ApiSettings
 from ropewalk.units import MIB, format_bytes
 
@@ -35,13 +35,13 @@ def needs_token(method: str, path: str, *, private: bool) -> bool:
     return not is_reading if private else path != "/healthz"
 
 
-class Gate:
+class SecurityMiddleware:
     """ASGI middleware; what is refused never reaches the application."""
 
     def __init__(self, app: ASGIApp, settings: ApiSettings) -> None:
         self._app = app
         self._settings = settings
-        self._rates = Rates(settings.rate)
+        self._rates = RateLimiter(settings.rate)
         named = (settings.host, *settings.names)
         self._names = frozenset({"localhost", *(name.lower() for name in named)})
 

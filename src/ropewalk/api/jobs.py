@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ropewalk import jsonio
-from ropewalk.api.claims import claims_dir, forget_left, mark_lost_runs, note_left
+from ropewalk.api.claims import claims_dir, forget_left, mark_lost_runs, mark_pending
 from ropewalk.api.orders import MeasureOrder, Order, ServeOrder
 from ropewalk.api.problems import RefusedError
 from ropewalk.api.settings import ApiSettings
@@ -134,7 +134,7 @@ class Jobs:
         run_id: str = record_of(first)["run_id"]
         if not job.is_ended:
             self._runs[run_id] = job
-            note_left(self._settings.store, run_id)
+            mark_pending(self._settings.store, run_id)
         return run_id
 
     async def serve(self, order: ServeOrder) -> Job:

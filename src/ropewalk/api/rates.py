@@ -10,7 +10,7 @@ BURST_SECONDS = 2.0
 MAX_CLIENTS = 4096
 
 
-class Rates:
+class RateLimiter:
     """``rate`` requests per second for each client, and at once what two seconds would allow."""
 
     def __init__(self, rate: float, *, clock: Callable[[], float] = time.monotonic) -> None:

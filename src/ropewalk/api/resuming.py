@@ -34,7 +34,7 @@ def order_of(state: State, run: str) -> MeasureOrder:
     )
 
 
-async def go_on(state: State) -> None:
+async def resume_runs(state: State) -> None:
     """Resume what was under way when an earlier service ended; what cannot be is told and left."""
     store = state.settings.store
     for run_id in await state.in_thread(left_runs, store):

@@ -31,7 +31,7 @@ class Sources:
     def __init__(self, folders: Sequence[Path], *, hub: bool) -> None:
         self._folders = tuple(os.path.realpath(folder) for folder in folders)
         self._hub = hub
-        self._kept = Kept()
+        self._kept = InspectionCache()
 
     def open(self, name: str) -> Checkpoint:
         """Open a checkpoint from its headers. Raises :class:`RefusedError`, :class:`CheckpointError`."""
@@ -128,7 +128,7 @@ class _Entry:
     inspection: Inspection
 
 
-class Kept:
+class InspectionCache:
     """The inspections asked for last, for at most a minute and as long as the files are the same."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:

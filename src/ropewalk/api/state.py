@@ -19,25 +19,25 @@ from ropewalk.api.settings import ApiSettings
 from ropewalk.api.sources import Sources
 from ropewalk.jsonio import dumps
 from ropewalk.planner.records import Engine
-from ropewalk.serving.host.probe import Here, look_here
+from ropewalk.serving.host.probe import Host, probe_host
 
 T = TypeVar("T")
 _HERE_SECONDS = 10.0  # free memory moves, engines are seldom installed
 
 
-class Surroundings:
+class HostCache:
     """The engine and the devices of this machine, looked at again every few seconds."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._seen: dict[Engine, tuple[float, Here]] = {}
+        self._seen: dict[Engine, tuple[float, Host]] = {}
 
-    def of(self, engine: Engine) -> Here:
+    def of(self, engine: Engine) -> Host:
         """What this engine would have here."""
         with self._lock:  # asking an engine may start a process; once is enough
             until, here = self._seen.get(engine, (0.0, None))
             if here is None or time.monotonic() > until:
-                here = look_here(engine)
+                here = probe_host(engine)
                 self._seen[engine] = (time.monotonic() + _HERE_SECONDS, here)
             return here
 
@@ -50,7 +50,7 @@ class State:
     sources: Sources
     jobs: Jobs
     metrics: Metrics
-    surroundings: Surroundings = field(default_factory=Surroundings)
+    surroundings: HostCache = field(default_factory=HostCache)
 
     async def in_thread(self, work: Callable[..., T], *arguments: object) -> T:
         """What a function that blocks comes to."""
@@ -65,7 +65,7 @@ async def _state(request: Request) -> State:
 UseState = Annotated[State, Depends(_state)]
 
 
-def answer(record: Any, *, status: int = 200, location: str | None = None) -> Response:
+def json_response(record: Any, *, status: int = 200, location: str | None = None) -> Response:
     """A record as JSON; a name in a checkpoint that is no text becomes an escape instead of an error."""
     body = dumps(record, indent=None).encode("utf-8", "backslashreplace")
     headers = {"Location": location} if location else None

@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ropewalk.checking.diagnostics import Remark
-from ropewalk.checking.parsed_option import Given
+from ropewalk.checking.diagnostics import Diagnostic
+from ropewalk.checking.parsed_option import ParsedOption
 from ropewalk.checking.records import Resolved
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
+class Analysis:
     """``model`` is what the command serves, as written."""
 
-    given: tuple[Given, ...]
+    given: tuple[ParsedOption, ...]
     model: str | None
     parsed: dict[str, Any]
     resolved: Resolved
-    remarks: tuple[Remark, ...]
+    remarks: tuple[Diagnostic, ...]

@@ -8,7 +8,7 @@ from dataclasses import replace
 from ropewalk.checking import llama_argv as llama_words
 from ropewalk.checking import llama_check, vllm_check
 from ropewalk.checking import vllm_argv as vllm_words
-from ropewalk.checking.analysis import Judgement
+from ropewalk.checking.analysis import Analysis
 from ropewalk.checking.argv import Command, read_command
 from ropewalk.checking.diagnostics import correct
 from ropewalk.checking.flags import flag_set
@@ -39,11 +39,11 @@ def check_command(
     version = engine_version or command.engine_version
     flags = flag_set(command.engine)
 
-    def judge(command: Command) -> Judgement:
-        judge = vllm_check.judge if command.engine == "vllm" else llama_check.judge
-        return judge(command, inspection, flags=flags, version=version, machine=machine)
+    def analyze(command: Command) -> Analysis:
+        analyze = vllm_check.analyze if command.engine == "vllm" else llama_check.analyze
+        return analyze(command, inspection, flags=flags, version=version, machine=machine)
 
-    judgement = judge(command)
+    judgement = analyze(command)
     told = [remark.finding for remark in judgement.remarks]
     findings = by_severity(told if inspection else [*told, _not_read(judgement.model)])
     return CheckResult(
@@ -53,14 +53,14 @@ def check_command(
         model=judgement.model,
         parsed=judgement.parsed,
         resolved=judgement.resolved,
-        corrected=_corrected(command, judgement, judge),
+        corrected=_corrected(command, judgement, analyze),
         findings=findings,
         ok=not has_error(findings),
     )
 
 
 def _corrected(
-    command: Command, judgement: Judgement, judge: Callable[[Command], Judgement]
+    command: Command, judgement: Analysis, analyze: Callable[[Command], Analysis]
 ) -> Corrected | None:
     """The repaired command, judged again: one repair may bring another error to light."""
     original = (command.argv, command.env)
@@ -69,7 +69,7 @@ def _corrected(
         if corrected is None:
             return None
         command = command.with_words(corrected.argv, corrected.env)
-        judgement = judge(command)
+        judgement = analyze(command)
         if not has_error(remark.finding for remark in judgement.remarks):
             return replace(corrected, changed=(corrected.argv, corrected.env) != original)
     return None

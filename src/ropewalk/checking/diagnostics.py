@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ropewalk.checking.argv import Command
-from ropewalk.checking.parsed_option import Given
+from ropewalk.checking.parsed_option import ParsedOption
 from ropewalk.checking.records import Corrected
 from ropewalk.errors import RopewalkError
 from ropewalk.findings import Finding, Severity
@@ -17,7 +17,7 @@ Edits = Mapping[str, tuple[str, ...] | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Remark:
+class Diagnostic:
     """What is told, and what to write instead: by option name, its new words (None removes it)."""
 
     finding: Finding
@@ -26,17 +26,21 @@ class Remark:
 
 def remark(
     code: str, severity: Severity, message: str, *, fix: str, edits: Edits | None = None, **where: Any
-) -> Remark:
+) -> Diagnostic:
     """A remark whose finding carries its remedy as ``where["fix"]``."""
-    return Remark(Finding(code, severity, message, {**where, "fix": fix}), edits or {})
+    return Diagnostic(Finding(code, severity, message, {**where, "fix": fix}), edits or {})
 
 
-def unpriced(error: RopewalkError) -> Remark:
+def unpriced(error: RopewalkError) -> Diagnostic:
     """Memory that cannot be planned: a dimension that the checkpoint does not tell, say."""
-    return Remark(Finding("memory_unknown", "info", error.message, {**error.where, "fix": "none is known"}))
+    return Diagnostic(
+        Finding("memory_unknown", "info", error.message, {**error.where, "fix": "none is known"})
+    )
 
 
-def correct(command: Command, given: Sequence[Given], remarks: Iterable[Remark]) -> Corrected | None:
+def correct(
+    command: Command, given: Sequence[ParsedOption], remarks: Iterable[Diagnostic]
+) -> Corrected | None:
     """The command with every edit applied; None where an error comes with no edit."""
     edits: dict[str, tuple[str, ...] | None] = {}
     for item in remarks:
@@ -49,7 +53,7 @@ def correct(command: Command, given: Sequence[Given], remarks: Iterable[Remark])
     return Corrected(argv=argv, env=env, command=_shell(argv, env), changed=changed)
 
 
-def _edited(given: Sequence[Given], edits: Edits) -> list[str]:
+def _edited(given: Sequence[ParsedOption], edits: Edits) -> list[str]:
     """First occurrences are replaced where they stand, later ones dropped, new options appended."""
     words: list[str] = []
     done: set[str] = set()
@@ -67,7 +71,7 @@ def _edited(given: Sequence[Given], edits: Edits) -> list[str]:
     return words
 
 
-def _replaced(variable: str, given: Sequence[Given], edits: Edits) -> bool:
+def _replaced(variable: str, given: Sequence[ParsedOption], edits: Edits) -> bool:
     return any(item.env == variable and item.name in edits for item in given)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ropewalk.checking.diagnostics import Remark, remark
+from ropewalk.checking.diagnostics import Diagnostic, remark
 from ropewalk.inspector.records import Inspection
 from ropewalk.planner.rope.decision import RopeAdvice, decide_rope
 from ropewalk.planner.rope.emit import format_number
@@ -35,7 +35,7 @@ def reach(inspection: Inspection, *, context_len: int, engine: EngineName, versi
     )
 
 
-def over_trained(length: int, advice: RopeAdvice, *, flag: str, fix: str) -> Iterator[Remark]:
+def over_trained(length: int, advice: RopeAdvice, *, flag: str, fix: str) -> Iterator[Diagnostic]:
     """Positions that the weights have never seen, unscaled."""
     native = advice.native_context
     if native is not None and length > native:
@@ -50,7 +50,7 @@ def over_trained(length: int, advice: RopeAdvice, *, flag: str, fix: str) -> Ite
         )
 
 
-def beyond_published(length: int, advice: RopeAdvice, *, flag: str) -> Iterator[Remark]:
+def beyond_published(length: int, advice: RopeAdvice, *, flag: str) -> Iterator[Diagnostic]:
     """Longer than anything that the publisher describes."""
     supported = advice.supported_context
     if supported is not None and length > supported:
@@ -65,7 +65,7 @@ def beyond_published(length: int, advice: RopeAdvice, *, flag: str) -> Iterator[
         )
 
 
-def short_texts(factor: float, advice: RopeAdvice, *, length: int, flag: str) -> Remark:
+def short_texts(factor: float, advice: RopeAdvice, *, length: int, flag: str) -> Diagnostic:
     """YaRN is static: it turns the positions of short prompts too, the more the larger its factor."""
     smallest = advice.decision.factor or 1.0
     smaller = factor > smallest * 1.0001  # the engines' single precision is no difference

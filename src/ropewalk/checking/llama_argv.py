@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ropewalk.checking.diagnostics import Remark, remark
+from ropewalk.checking.diagnostics import Diagnostic, remark
 from ropewalk.checking.flags import Flag, FlagSet
 from ropewalk.checking.numbers import Prefix, stof, stoi
-from ropewalk.checking.parsed_option import Given
+from ropewalk.checking.parsed_option import ParsedOption
 from ropewalk.checking.unknown_flags import unknown_flag
 from ropewalk.errors import UsageError
 from ropewalk.units import MIB, parse_size, parse_tokens
@@ -19,24 +19,24 @@ from ropewalk.units import MIB, parse_size, parse_tokens
 _TRUE = frozenset({"on", "enabled", "true", "1"})
 
 
-def read_words(arguments: Sequence[str], env: Mapping[str, str], flags: FlagSet) -> tuple[Given, ...]:
+def read_words(arguments: Sequence[str], env: Mapping[str, str], flags: FlagSet) -> tuple[ParsedOption, ...]:
     """Group the words by option: first what variables set, then the command line, which overrules it."""
     return (*_from_env(env, flags), *_from_words(list(arguments), flags))
 
 
-def _from_env(env: Mapping[str, str], flags: FlagSet) -> Iterator[Given]:
+def _from_env(env: Mapping[str, str], flags: FlagSet) -> Iterator[ParsedOption]:
     for variable, text in env.items():
         negated = variable.startswith("LLAMA_ARG_NO_")
         flag = flags.by_env.get(variable.replace("_NO_", "_", 1) if negated else variable)
         if flag is None:
             continue
         if flag.takes_value:
-            yield Given(flag.name, (), (text,), flag, env=variable)
+            yield ParsedOption(flag.name, (), (text,), flag, env=variable)
         elif flag.kind == "bool" or text in _TRUE:
-            yield Given(flag.name, (), (), flag, negated=negated or text not in _TRUE, env=variable)
+            yield ParsedOption(flag.name, (), (), flag, negated=negated or text not in _TRUE, env=variable)
 
 
-def _from_words(words: list[str], flags: FlagSet) -> Iterator[Given]:
+def _from_words(words: list[str], flags: FlagSet) -> Iterator[ParsedOption]:
     at = 0
     while at < len(words):
         spelled = _dashed(words[at])
@@ -47,7 +47,7 @@ def _from_words(words: list[str], flags: FlagSet) -> Iterator[Given]:
         values = tuple(words[at + 1 : end])
         name = flag.name if flag else words[at]
         negated = flag is not None and spelled in flag.negated
-        yield Given(name, (words[at], *values), values, flag, negated)
+        yield ParsedOption(name, (words[at], *values), values, flag, negated)
         at = end
 
 
@@ -80,12 +80,12 @@ def _end_of_unknown(words: Sequence[str], at: int) -> int:
 
 
 def read_values(
-    given: Sequence[Given], flags: FlagSet, version: str | None
-) -> tuple[dict[str, Any], list[Remark]]:
+    given: Sequence[ParsedOption], flags: FlagSet, version: str | None
+) -> tuple[dict[str, Any], list[Diagnostic]]:
     """Each option's value as llama-server reads it, the last one counting, and what is wrong with it."""
     parsed: dict[str, Any] = {}
-    remarks: list[Remark] = []
-    seen: dict[str, Given] = {}
+    remarks: list[Diagnostic] = []
+    seen: dict[str, ParsedOption] = {}
     for item in given:
         before = seen.get(item.name)
         if before is not None:
@@ -102,7 +102,7 @@ def read_values(
     return parsed, remarks
 
 
-def _value(flag: Flag, item: Given) -> tuple[Any, Remark | None]:
+def _value(flag: Flag, item: ParsedOption) -> tuple[Any, Diagnostic | None]:
     if not flag.takes_value:
         return not item.negated, None
     if flag.kind == "pair":
@@ -118,7 +118,7 @@ def _value(flag: Flag, item: Given) -> tuple[Any, Remark | None]:
     return read.value, _unread(item, read) if read.rest.strip() else None
 
 
-def _unread(item: Given, read: Prefix) -> Remark:
+def _unread(item: ParsedOption, read: Prefix) -> Diagnostic:
     """Only the leading digits were read; a unit was probably meant."""
     meant = _meant(item)
     fix = f"{item.words[0] if item.words else item.name} {meant if meant is not None else read.value}"
@@ -135,7 +135,7 @@ def _unread(item: Given, read: Prefix) -> Remark:
     )
 
 
-def _meant(item: Given) -> int | None:
+def _meant(item: ParsedOption) -> int | None:
     """A count of tokens with its unit, or of MiB where the option counts those."""
     try:
         if item.name == "--cache-ram":
@@ -145,7 +145,7 @@ def _meant(item: Given) -> int | None:
         return None
 
 
-def _bad_number(item: Given, why: str) -> Remark:
+def _bad_number(item: ParsedOption, why: str) -> Diagnostic:
     return remark(
         "bad_value",
         "error",
@@ -156,7 +156,7 @@ def _bad_number(item: Given, why: str) -> Remark:
     )
 
 
-def _bad_choice(flag: Flag, item: Given) -> Remark:
+def _bad_choice(flag: Flag, item: ParsedOption) -> Diagnostic:
     allowed = ", ".join(flag.choices)
     return remark(
         "bad_value",
@@ -169,7 +169,7 @@ def _bad_choice(flag: Flag, item: Given) -> Remark:
     )
 
 
-def _no_value(item: Given) -> Remark:
+def _no_value(item: ParsedOption) -> Diagnostic:
     if item.name == "--flash-attn":
         return remark(
             "bad_value",
@@ -189,7 +189,7 @@ def _no_value(item: Given) -> Remark:
     )
 
 
-def _repeated(before: Given, item: Given) -> Remark:
+def _repeated(before: ParsedOption, item: ParsedOption) -> Diagnostic:
     first = before.env or " ".join(before.words)
     return remark(
         "setting_overruled",
@@ -201,7 +201,7 @@ def _repeated(before: Given, item: Given) -> Remark:
     )
 
 
-def _unknown(item: Given, flags: FlagSet, version: str | None) -> Remark:
+def _unknown(item: ParsedOption, flags: FlagSet, version: str | None) -> Diagnostic:
     spelled, equals, value = item.name.partition("=")
     if not equals or flags.find(_dashed(spelled)) is None:
         return unknown_flag(item, _dashed(item.name), flags, version)

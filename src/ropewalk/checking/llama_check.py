@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from ropewalk.checking import llama_argv as llama_words
-from ropewalk.checking.analysis import Judgement
+from ropewalk.checking.analysis import Analysis
 from ropewalk.checking.argv import Command
-from ropewalk.checking.diagnostics import Remark, remark, unpriced
+from ropewalk.checking.diagnostics import Diagnostic, remark, unpriced
 from ropewalk.checking.flags import FlagSet
 from ropewalk.checking.llama_memory import (
     cache_type_remarks,
@@ -28,9 +28,9 @@ from ropewalk.planner.records import Memory
 from ropewalk.units import MIB
 
 
-def judge(
+def analyze(
     command: Command, inspection: Inspection | None, *, flags: FlagSet, version: str | None, machine: Machine
-) -> Judgement:
+) -> Analysis:
     """What llama-server makes of the command, and everything that is to be said about it."""
     given = llama_words.read_words(command.arguments, command.engine_env, flags)
     parsed, remarks = llama_words.read_values(given, flags, version)
@@ -50,7 +50,7 @@ def judge(
     if served and inspection:
         remarks += length_remarks(settings, served, inspection, version=version)
     remarks += host_cache_remarks(settings, memory)
-    return Judgement(
+    return Analysis(
         given=given,
         model=model_of(parsed),
         parsed=parsed,
@@ -64,7 +64,7 @@ def model_of(parsed: dict[str, Any]) -> str | None:
     return parsed.get("--model") or parsed.get("--hf-repo") or parsed.get("--docker-repo")
 
 
-def _numbers(parsed: dict[str, Any]) -> Iterator[Remark]:
+def _numbers(parsed: dict[str, Any]) -> Iterator[Diagnostic]:
     """Numbers that are read and make no sense."""
     context = parsed.get("--ctx-size")
     if isinstance(context, int) and context < 0:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ropewalk.checking.diagnostics import Remark, remark
+from ropewalk.checking.diagnostics import Diagnostic, remark
 from ropewalk.checking.llama_settings import LlamaServed, LlamaSettings
 from ropewalk.inspector.records import Inspection
 from ropewalk.planner.engines import llama_server
@@ -39,8 +39,8 @@ def memory_for(
         cache_ram_bytes=max(settings.cache_ram_mib, 0) * MIB,
         context_checkpoints=max(settings.checkpoints, 0),
     )
-    pricer = llama_server.pricer(shape_of(inspection), request, machine)
-    return memory_of(pricer.price(request.context_len, request.num_sequences))
+    memory_model = llama_server.memory_model(shape_of(inspection), request, machine)
+    return memory_of(memory_model.estimate_memory(request.context_len, request.num_sequences))
 
 
 def host_cache_bytes(memory: Memory) -> int:
@@ -48,7 +48,7 @@ def host_cache_bytes(memory: Memory) -> int:
     return sum(term.bytes for term in memory.terms if term.name in _HOST_CACHES)
 
 
-def host_cache_remarks(settings: LlamaSettings, memory: Memory | None) -> Iterator[Remark]:
+def host_cache_remarks(settings: LlamaSettings, memory: Memory | None) -> Iterator[Diagnostic]:
     """The prompt cache that nobody asked for."""
     if settings.cache_ram_mib == 0:
         return
@@ -65,7 +65,7 @@ def host_cache_remarks(settings: LlamaSettings, memory: Memory | None) -> Iterat
     )
 
 
-def cache_type_remarks(settings: LlamaSettings, inspection: Inspection | None) -> Iterator[Remark]:
+def cache_type_remarks(settings: LlamaSettings, inspection: Inspection | None) -> Iterator[Diagnostic]:
     """Cache types that the engine refuses (src/llama-context.cpp:3838-3873, b11434)."""
     key, value = CACHE_TYPES[settings.key_type], CACHE_TYPES[settings.value_type]
     if value.quantised and settings.flash_attn == "off":
@@ -87,7 +87,7 @@ def cache_type_remarks(settings: LlamaSettings, inspection: Inspection | None) -
         yield from _blocks(settings, inspection)
 
 
-def _pairing(settings: LlamaSettings) -> Remark:
+def _pairing(settings: LlamaSettings) -> Diagnostic:
     kind = settings.key_type if settings.key_type != "f16" else settings.value_type
     return remark(
         "cache_types_differ",
@@ -110,7 +110,7 @@ class _Side:
     dims: frozenset[int]
 
 
-def _blocks(settings: LlamaSettings, inspection: Inspection) -> Iterator[Remark]:
+def _blocks(settings: LlamaSettings, inspection: Inspection) -> Iterator[Diagnostic]:
     """Heads that are no whole number of blocks."""
     layers = inspection.layers
     for side in (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ropewalk.checking.diagnostics import Edits, Remark, remark
+from ropewalk.checking.diagnostics import Diagnostic, Edits, remark
 from ropewalk.checking.lengths import Reach, beyond_published, over_trained, reach, short_texts
 from ropewalk.checking.llama_settings import LlamaServed, LlamaSettings, context_key
 from ropewalk.findings import Severity
@@ -19,7 +19,7 @@ _SCALES = ("--rope-scale", "--rope-freq-scale")
 
 def length_remarks(
     settings: LlamaSettings, served: LlamaServed, inspection: Inspection, *, version: str | None
-) -> Iterator[Remark]:
+) -> Iterator[Diagnostic]:
     """The context against what the model was trained for, and the rope flags that are to stretch it."""
     reached = reach(inspection, context_len=served.wanted_len, engine="llama-server", version=version)
     repair = _repair(settings, served, inspection, reached)
@@ -66,7 +66,7 @@ def _words(edits: Edits) -> str:
     return " ".join(" ".join(words) for words in edits.values() if words)
 
 
-def _capped(served: LlamaServed, repair: Edits) -> Remark:
+def _capped(served: LlamaServed, repair: Edits) -> Diagnostic:
     """More was reserved, or asked for, than a slot may use."""
     slots, trained = served.slots, served.trained_len or 0
     dead = slots.n_ctx - min(slots.n_ctx, slots.num_slots * trained)
@@ -86,7 +86,7 @@ def _capped(served: LlamaServed, repair: Edits) -> Remark:
     )
 
 
-def _scaled_twice(served: LlamaServed, inspection: Inspection) -> Remark | None:
+def _scaled_twice(served: LlamaServed, inspection: Inspection) -> Diagnostic | None:
     """Flags on top of a scaling that the checkpoint carries."""
     shipped = (inspection.value("rope_scaling") or {}).get("rope_type", "default")
     if shipped in ("default", "none") or served.effective.freq_scale == served.shipped.freq_scale:
@@ -109,7 +109,7 @@ def _scaled_twice(served: LlamaServed, inspection: Inspection) -> Remark | None:
     )
 
 
-def _inactive(settings: LlamaSettings, served: LlamaServed, repair: Edits) -> Iterator[Remark]:
+def _inactive(settings: LlamaSettings, served: LlamaServed, repair: Edits) -> Iterator[Diagnostic]:
     """Rope flags that change nothing."""
     if settings.scaling == "none" and settings.scale is not None:
         yield remark(
@@ -150,7 +150,7 @@ def _inactive(settings: LlamaSettings, served: LlamaServed, repair: Edits) -> It
         )
 
 
-def _original(settings: LlamaSettings, served: LlamaServed, inspection: Inspection) -> Remark | None:
+def _original(settings: LlamaSettings, served: LlamaServed, inspection: Inspection) -> Diagnostic | None:
     """YaRN counted from another length than the publisher's."""
     rule = rule_for(inspection.facts)
     effective = served.effective
@@ -174,7 +174,7 @@ def _original(settings: LlamaSettings, served: LlamaServed, inspection: Inspecti
     )
 
 
-def _beyond(settings: LlamaSettings, served: LlamaServed, advice: RopeAdvice) -> Iterator[Remark]:
+def _beyond(settings: LlamaSettings, served: LlamaServed, advice: RopeAdvice) -> Iterator[Diagnostic]:
     """A length that is served, and what is known about it."""
     length = served.slot_len
     scaled = served.effective.factor != 1.0 or served.shipped.factor != 1.0

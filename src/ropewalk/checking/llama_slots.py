@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ropewalk.checking.diagnostics import Remark, remark
+from ropewalk.checking.diagnostics import Diagnostic, remark
 from ropewalk.checking.llama_settings import LlamaServed, LlamaSettings
 from ropewalk.units import format_tokens as tokens
 
 
-def slot_remarks(settings: LlamaSettings, served: LlamaServed) -> Iterator[Remark]:
+def slot_remarks(settings: LlamaSettings, served: LlamaServed) -> Iterator[Diagnostic]:
     """How the slots come to their context."""
     slots = served.slots
     if settings.unified and slots.num_slots > 1:
@@ -47,7 +47,7 @@ def slot_remarks(settings: LlamaSettings, served: LlamaServed) -> Iterator[Remar
         )
 
 
-def _shared(settings: LlamaSettings, served: LlamaServed) -> Remark:
+def _shared(settings: LlamaSettings, served: LlamaServed) -> Diagnostic:
     slots = served.slots
     how = "without -np there are four slots, which" if settings.auto_slots else f"{slots.num_slots} slots"
     return remark(
@@ -64,7 +64,7 @@ def _shared(settings: LlamaSettings, served: LlamaServed) -> Remark:
     )
 
 
-def _divided(settings: LlamaSettings, served: LlamaServed) -> Remark:
+def _divided(settings: LlamaSettings, served: LlamaServed) -> Diagnostic:
     slots = served.slots
     total = settings.ctx or slots.n_ctx
     return remark(

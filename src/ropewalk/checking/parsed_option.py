@@ -8,7 +8,7 @@ from ropewalk.checking.flags import Flag
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class ParsedOption:
     """An option with its values, as written.
 
     ``flag`` is None for an unknown one, and for words that belong to none. ``words`` are what stands on

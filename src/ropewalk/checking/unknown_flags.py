@@ -5,15 +5,15 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 
-from ropewalk.checking.diagnostics import Edits, Remark, remark
+from ropewalk.checking.diagnostics import Diagnostic, Edits, remark
 from ropewalk.checking.flags import Flag, FlagSet
-from ropewalk.checking.parsed_option import Given
+from ropewalk.checking.parsed_option import ParsedOption
 from ropewalk.findings import Severity
 
 
 def unknown_flag(
-    item: Given, spelled: str, flags: FlagSet, version: str | None, *, begun: Sequence[str] = ()
-) -> Remark:
+    item: ParsedOption, spelled: str, flags: FlagSet, version: str | None, *, begun: Sequence[str] = ()
+) -> Diagnostic:
     """An option that is in no list. ``begun`` are those that an ambiguous abbreviation may stand for.
 
     Where the engine is of another version than the list, and nothing looks like it, it may be real.
@@ -37,7 +37,7 @@ def unknown_flag(
     )
 
 
-def absent_flags(given: Iterable[Given], flags: FlagSet, version: str | None) -> Iterator[Remark]:
+def absent_flags(given: Iterable[ParsedOption], flags: FlagSet, version: str | None) -> Iterator[Diagnostic]:
     """Removed options with what to write instead, and those that are still taken and do nothing."""
     for item in given:
         if item.flag is None:
@@ -54,7 +54,7 @@ def absent_flags(given: Iterable[Given], flags: FlagSet, version: str | None) ->
             )
 
 
-def _removed(item: Given, flag: Flag, flags: FlagSet) -> Remark:
+def _removed(item: ParsedOption, flag: Flag, flags: FlagSet) -> Diagnostic:
     words = () if flag.instead is None else tuple(flag.instead.format(*item.values or ("",)).split())
     return remark(
         "removed_flag",

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ropewalk.checking.diagnostics import Remark, remark
+from ropewalk.checking.diagnostics import Diagnostic, remark
 from ropewalk.checking.flags import Flag, FlagSet
 from ropewalk.checking.numbers import finite, human_int, human_length, json_value
-from ropewalk.checking.parsed_option import Given
+from ropewalk.checking.parsed_option import ParsedOption
 from ropewalk.checking.unknown_flags import unknown_flag
 
 MODEL = "--model"
@@ -33,18 +33,18 @@ class _Option:
     append: bool  # a '+' at the end: the value is a list
 
 
-def read_words(arguments: Sequence[str], flags: FlagSet) -> tuple[Given, ...]:
+def read_words(arguments: Sequence[str], flags: FlagSet) -> tuple[ParsedOption, ...]:
     """Group the words by option; the model may stand alone."""
     return tuple(_from_words(list(arguments), flags))
 
 
-def _from_words(words: list[str], flags: FlagSet) -> Iterator[Given]:
+def _from_words(words: list[str], flags: FlagSet) -> Iterator[ParsedOption]:
     model_seen = False
     at = 0
     while at < len(words):
         word = words[at]
         if not _looks_like_option(word):
-            yield Given(
+            yield ParsedOption(
                 MODEL if not model_seen else word,
                 (word,),
                 (word,),
@@ -59,10 +59,10 @@ def _from_words(words: list[str], flags: FlagSet) -> Iterator[Given]:
         at += len(item.words)
 
 
-def _option(words: Sequence[str], at: int, flags: FlagSet) -> Given:
+def _option(words: Sequence[str], at: int, flags: FlagSet) -> ParsedOption:
     if words[at] == "-O" and at + 1 < len(words) and words[at + 1] in _LEVELS:
         level = flags.known["--optimization-level"]
-        return Given(level.name, tuple(words[at : at + 2]), (words[at + 1],), level)
+        return ParsedOption(level.name, tuple(words[at : at + 2]), (words[at + 1],), level)
     option = _take_apart(words[at])
     flag = find(option.spelled, flags)
     if option.value is not None:
@@ -75,7 +75,7 @@ def _option(words: Sequence[str], at: int, flags: FlagSet) -> Given:
         values = tuple(json.dumps(value.split(",")) for value in values)
     negated = flag is not None and not option.path and _full(option.spelled, flags) in flag.negated
     name = flag.name if flag else option.spelled
-    return Given(name, tuple(words[at:end]), values, flag, negated, option.path)
+    return ParsedOption(name, tuple(words[at:end]), values, flag, negated, option.path)
 
 
 def _looks_like_option(word: str) -> bool:
@@ -130,15 +130,15 @@ def _wanted(flag: Flag | None, option: _Option, after: Sequence[str]) -> int:
 
 
 def read_values(
-    given: Sequence[Given], flags: FlagSet, version: str | None
-) -> tuple[dict[str, Any], list[Remark]]:
+    given: Sequence[ParsedOption], flags: FlagSet, version: str | None
+) -> tuple[dict[str, Any], list[Diagnostic]]:
     """Each option's value as vLLM reads it, the last one counting, and what is wrong with it.
 
     Dotted options of one name make one JSON object, which replaces whatever else the option was given.
     """
     parsed: dict[str, Any] = {}
-    remarks: list[Remark] = []
-    seen: dict[str, Given] = {}
+    remarks: list[Diagnostic] = []
+    seen: dict[str, ParsedOption] = {}
     for item in sorted(given, key=lambda item: bool(item.path)):
         before = seen.get(item.name)
         appends = item.flag is not None and item.flag.kind == "append"
@@ -183,7 +183,7 @@ def _loose(text: str) -> Any:
             return text
 
 
-def _value(flag: Flag, item: Given) -> tuple[Any, list[Remark]]:
+def _value(flag: Flag, item: ParsedOption) -> tuple[Any, list[Diagnostic]]:
     if not flag.takes_value:
         return not item.negated, []
     if flag.kind == "list":
@@ -225,7 +225,7 @@ def _example(flag: Flag) -> str:
     return f"give {flag.name} a plain {'number' if flag.kind == 'float' else 'integer'}"
 
 
-def _decimal_unit(item: Given, value: int) -> list[Remark]:
+def _decimal_unit(item: ParsedOption, value: int) -> list[Diagnostic]:
     """``128k`` is 128,000 tokens, not 131,072."""
     if not _DECIMAL_UNIT.fullmatch(item.text.strip()):
         return []
@@ -245,7 +245,7 @@ def _decimal_unit(item: Given, value: int) -> list[Remark]:
     ]
 
 
-def _bad(item: Given, why: str, fix: str) -> Remark:
+def _bad(item: ParsedOption, why: str, fix: str) -> Diagnostic:
     return remark(
         "bad_value",
         "error",
@@ -256,7 +256,7 @@ def _bad(item: Given, why: str, fix: str) -> Remark:
     )
 
 
-def _repeated(before: Given, item: Given) -> Remark:
+def _repeated(before: ParsedOption, item: ParsedOption) -> Diagnostic:
     new = " ".join(item.words)
     whole = (
         "; a dotted key makes an object of its own, and nothing of the JSON before is kept"
@@ -272,7 +272,7 @@ def _repeated(before: Given, item: Given) -> Remark:
     )
 
 
-def _unknown(item: Given, flags: FlagSet, version: str | None) -> Remark:
+def _unknown(item: ParsedOption, flags: FlagSet, version: str | None) -> Diagnostic:
     if item.name.startswith("-"):
         return unknown_flag(item, item.name, flags, version, begun=_begun(item.name, flags))
     return remark(

@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 from ropewalk.checking import vllm_argv as vllm_words
-from ropewalk.checking.analysis import Judgement
+from ropewalk.checking.analysis import Analysis
 from ropewalk.checking.argv import Command
-from ropewalk.checking.diagnostics import Edits, Remark, remark, unpriced
+from ropewalk.checking.diagnostics import Diagnostic, Edits, remark, unpriced
 from ropewalk.checking.flags import FlagSet
 from ropewalk.checking.lengths import reach
 from ropewalk.checking.records import Resolved
@@ -31,9 +31,9 @@ _AT_LEAST_ONE = (
 )  # fmt: skip
 
 
-def judge(
+def analyze(
     command: Command, inspection: Inspection | None, *, flags: FlagSet, version: str | None, machine: Machine
-) -> Judgement:
+) -> Analysis:
     """What vLLM makes of the command, and everything that is to be said about it."""
     given = vllm_words.read_words(command.arguments, flags)
     parsed, remarks = vllm_words.read_values(given, flags, version)
@@ -57,7 +57,7 @@ def judge(
         remarks += absent
     remarks += start_remarks(settings, served, parsed, machine)
     remarks += memory_remarks(settings, served, inspection, memory)
-    return Judgement(
+    return Analysis(
         given=given,
         model=model_of(parsed),
         parsed=parsed,
@@ -71,15 +71,15 @@ def model_of(parsed: dict[str, Any]) -> str | None:
     return parsed.get("--model")
 
 
-def _as_override(item: Remark, edits: Edits) -> Remark:
+def _as_override(item: Diagnostic, edits: Edits) -> Diagnostic:
     """A rope flag that is gone, with the override that says the same today."""
     if item.finding.where.get("flag") not in ROPE_FLAGS:
         return item
     where = {**item.finding.where, "fix": override_text(edits) or "remove the rope flags"}
-    return Remark(replace(item.finding, where=where), edits)
+    return Diagnostic(replace(item.finding, where=where), edits)
 
 
-def _unjudged(parsed: dict[str, Any]) -> Iterator[Remark]:
+def _unjudged(parsed: dict[str, Any]) -> Iterator[Diagnostic]:
     """Settings that cannot be looked into."""
     for flag in _AT_LEAST_ONE:
         value = parsed.get(flag)

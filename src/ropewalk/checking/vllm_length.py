@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ropewalk.checking.diagnostics import Edits, Remark, remark
+from ropewalk.checking.diagnostics import Diagnostic, Edits, remark
 from ropewalk.checking.lengths import beyond_published, over_trained, short_texts
 from ropewalk.checking.vllm_repair import override_text
 from ropewalk.checking.vllm_settings import ALLOW_LONG, VllmServed, VllmSettings
@@ -17,7 +17,7 @@ _FLAG = "--max-model-len"
 
 def length_remarks(
     settings: VllmSettings, served: VllmServed, advice: RopeAdvice, edits: Edits
-) -> Iterator[Remark]:
+) -> Iterator[Diagnostic]:
     """The length asked for against the one derived, the table of positions, and the training.
 
     ``edits`` is the override that serves the length, where one does.
@@ -40,7 +40,7 @@ def length_remarks(
         yield short_texts(factor, advice, length=served.served_len, flag="--hf-overrides")
 
 
-def _over_derived(settings: VllmSettings, served: VllmServed, edits: Edits) -> Remark:
+def _over_derived(settings: VllmSettings, served: VllmServed, edits: Edits) -> Diagnostic:
     """vLLM's own refusal, or the variable that turns it into a warning."""
     asked = (
         f"--max-model-len {tokens(served.served_len)} is more than the {tokens(served.derived_len)} that "
@@ -68,7 +68,7 @@ def _over_derived(settings: VllmSettings, served: VllmServed, edits: Edits) -> R
     )
 
 
-def _table_too_short(served: VllmServed, rows: int, edits: Edits) -> Remark:
+def _table_too_short(served: VllmServed, rows: int, edits: Edits) -> Diagnostic:
     return remark(
         "rope_table_too_short",
         "error",
@@ -82,7 +82,7 @@ def _table_too_short(served: VllmServed, rows: int, edits: Edits) -> Remark:
     )
 
 
-def _longrope(settings: VllmSettings, served: VllmServed) -> Iterator[Remark]:
+def _longrope(settings: VllmSettings, served: VllmServed) -> Iterator[Diagnostic]:
     original = served.block.get("original_max_position_embeddings")
     if not original:
         return

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ropewalk.checking.diagnostics import Remark, remark
+from ropewalk.checking.diagnostics import Diagnostic, remark
 from ropewalk.checking.vllm_settings import CPU_CACHE, VllmServed, VllmSettings
 from ropewalk.inspector.records import Inspection
 from ropewalk.planner.engines import vllm
@@ -61,18 +61,20 @@ def memory_for(
         max_batched_tokens=settings.max_batched_tokens,
         **settings.cut,
     )
-    pricer = vllm.pricer(shape_of(inspection), request, machine)
-    priced = pricer.price(served.served_len, 1)
+    memory_model = vllm.memory_model(shape_of(inspection), request, machine)
+    estimated = memory_model.estimate_memory(served.served_len, 1)
 
     def needed(context_len: int) -> int:
-        return max(share.kv_bytes for share in memory_of(pricer.price(context_len, 1)).per_device)
+        return max(
+            share.kv_bytes for share in memory_of(memory_model.estimate_memory(context_len, 1)).per_device
+        )
 
-    memory = memory_of(priced)
+    memory = memory_of(estimated)
     have = settings.kv_cache_bytes
     if have is None:
         return VllmMemory(memory, needed(served.served_len), None, None, None)
-    num_blocks = have // max(pricer.pool.bytes_per_block(stage) for stage in pricer.stages)
-    concurrency = num_blocks / (priced.kv.num_blocks - 1)
+    num_blocks = have // max(memory_model.pool.bytes_per_block(stage) for stage in memory_model.stages)
+    concurrency = num_blocks / (estimated.kv.num_blocks - 1)
     return VllmMemory(
         memory=memory,
         needed_bytes=needed(served.served_len),
@@ -87,7 +89,7 @@ def memory_remarks(
     served: VllmServed | None,
     inspection: Inspection | None,
     memory: VllmMemory | None,
-) -> Iterator[Remark]:
+) -> Iterator[Diagnostic]:
     """Ranks that do not divide, and a pool that does not hold one request."""
     if inspection is not None:
         yield from _ranks(settings, inspection)
@@ -120,7 +122,7 @@ def memory_remarks(
     )
 
 
-def _ranks(settings: VllmSettings, inspection: Inspection) -> Iterator[Remark]:
+def _ranks(settings: VllmSettings, inspection: Inspection) -> Iterator[Diagnostic]:
     heads, kv_heads = inspection.value("num_attention_heads"), inspection.value("num_key_value_heads")
     ranks = settings.tensor_parallel
     if isinstance(heads, int) and heads % ranks:
@@ -150,7 +152,7 @@ def _ranks(settings: VllmSettings, inspection: Inspection) -> Iterator[Remark]:
 
 def start_remarks(
     settings: VllmSettings, served: VllmServed | None, parsed: Mapping[str, Any], machine: Machine
-) -> Iterator[Remark]:
+) -> Iterator[Diagnostic]:
     """What vLLM checks before it reads the model."""
     if _CACHE_FLAG in parsed and settings.on_cpu:
         yield remark(
@@ -174,7 +176,7 @@ def is_cpu(settings: VllmSettings, machine: Machine) -> bool:
     return settings.on_cpu or machine.kind == "cpu"
 
 
-def _cpu_type(settings: VllmSettings) -> Remark:
+def _cpu_type(settings: VllmSettings) -> Diagnostic:
     return remark(
         "cache_type_unsupported",
         "error",
@@ -187,7 +189,7 @@ def _cpu_type(settings: VllmSettings) -> Remark:
     )
 
 
-def _cpu_pipeline(settings: VllmSettings, parsed: Mapping[str, Any]) -> Iterator[Remark]:
+def _cpu_pipeline(settings: VllmSettings, parsed: Mapping[str, Any]) -> Iterator[Diagnostic]:
     """The buffers between stages are made in a warm-up that eager mode leaves out (0.32.0,
     v1/worker/cpu_worker.py:190, gpu_model_runner.py:3174)."""
     if settings.pipeline_parallel > 1 and parsed.get("--enforce-eager"):
@@ -202,7 +204,7 @@ def _cpu_pipeline(settings: VllmSettings, parsed: Mapping[str, Any]) -> Iterator
         )
 
 
-def _cpu_block(block_size: object) -> Iterator[Remark]:
+def _cpu_block(block_size: object) -> Iterator[Diagnostic]:
     if isinstance(block_size, int) and block_size % _CPU_BLOCK:
         nearest = max(round(block_size / _CPU_BLOCK), 1) * _CPU_BLOCK
         yield remark(
@@ -216,7 +218,7 @@ def _cpu_block(block_size: object) -> Iterator[Remark]:
         )
 
 
-def _utilization(settings: VllmSettings, machine: Machine) -> Iterator[Remark]:
+def _utilization(settings: VllmSettings, machine: Machine) -> Iterator[Diagnostic]:
     """The share is of the whole device and must be free at the start (v1/worker/gpu_worker.py, 0.32)."""
     share = settings.utilization
     if not 0 < share <= 1:
@@ -250,7 +252,7 @@ def _utilization(settings: VllmSettings, machine: Machine) -> Iterator[Remark]:
         )
 
 
-def _batching(settings: VllmSettings, served: VllmServed | None) -> Iterator[Remark]:
+def _batching(settings: VllmSettings, served: VllmServed | None) -> Iterator[Diagnostic]:
     """vLLM wants a step to hold one token of every sequence, and whole prompts where they are not cut."""
     batched = settings.max_batched_tokens
     if batched is None:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ropewalk.checking.diagnostics import Edits, Remark, remark
+from ropewalk.checking.diagnostics import Diagnostic, Edits, remark
 from ropewalk.checking.vllm_repair import ROPE_FLAGS, override_text
 from ropewalk.checking.vllm_settings import VllmServed, VllmSettings
 from ropewalk.findings import Severity
@@ -28,7 +28,7 @@ _NEEDED = {
 
 def rope_remarks(
     settings: VllmSettings, served: VllmServed, inspection: Inspection, edits: Edits
-) -> Iterator[Remark]:
+) -> Iterator[Diagnostic]:
     """What an override loses, and what vLLM does with the rest of it; ``edits`` is one that works."""
     yield from _without_effect(settings, served, inspection, edits)
     block = served.overridden.block
@@ -48,7 +48,7 @@ def rope_remarks(
 
 def _without_effect(
     settings: VllmSettings, served: VllmServed, inspection: Inspection, edits: Edits
-) -> Iterator[Remark]:
+) -> Iterator[Diagnostic]:
     """Keys that are accepted and change nothing, and those that vLLM stops at."""
     nested = inspection.value("text_config_key")
     for key, value in served.overridden.ignored.items():
@@ -67,13 +67,13 @@ def _without_effect(
         )
 
 
-def _ignored(message: str, key: str, edits: Edits, fix: str | None = None) -> Remark:
+def _ignored(message: str, key: str, edits: Edits, fix: str | None = None) -> Diagnostic:
     return remark(
         "rope_override_ignored", "error", message, fix=fix or _fix(edits), edits=edits, flag=_FLAG, key=key
     )
 
 
-def _length_key(settings: VllmSettings, edits: Edits, value: Any) -> Remark:
+def _length_key(settings: VllmSettings, edits: Edits, value: Any) -> Diagnostic:
     """``{"max_model_len": N}``, as vLLM's own offline example has it."""
     words = ("--max-model-len", str(value))
     if settings.max_model_len is None:
@@ -86,7 +86,7 @@ def _length_key(settings: VllmSettings, edits: Edits, value: Any) -> Remark:
     )
 
 
-def _unusable(block: Block, malformed: Mapping[str, Any], edits: Edits) -> Iterator[Remark]:
+def _unusable(block: Block, malformed: Mapping[str, Any], edits: Edits) -> Iterator[Diagnostic]:
     """Blocks at which vLLM stops, the first of them only when it has read the weights."""
     kind = type_of(block)
     problems = []
@@ -121,7 +121,7 @@ def _unusable(block: Block, malformed: Mapping[str, Any], edits: Edits) -> Itera
         )
 
 
-def _whole_factor(settings: VllmSettings, factor: int) -> Remark:
+def _whole_factor(settings: VllmSettings, factor: int) -> Diagnostic:
     words = (_FLAG, json.dumps(_with_floats(settings.meant), separators=(",", ":")))
     return remark(
         "rope_scaling_unsupported",
@@ -144,7 +144,7 @@ def _with_floats(value: Any) -> Any:
     }
 
 
-def _theta_lost(inspection: Inspection, edits: Edits) -> Remark:
+def _theta_lost(inspection: Inspection, edits: Edits) -> Diagnostic:
     theta = inspection.value("rope_theta")
     return remark(
         "rope_theta_lost",
@@ -159,7 +159,7 @@ def _theta_lost(inspection: Inspection, edits: Edits) -> Remark:
     )
 
 
-def _scaled_twice(block: Block, inspection: Inspection, edits: Edits) -> Remark | None:
+def _scaled_twice(block: Block, inspection: Inspection, edits: Edits) -> Diagnostic | None:
     shipped = full_block(inspection.value("rope_parameters"))
     if type_of(shipped) == "default":
         return None
@@ -179,7 +179,7 @@ def _scaled_twice(block: Block, inspection: Inspection, edits: Edits) -> Remark 
     )
 
 
-def _against_publisher(served: VllmServed, inspection: Inspection, edits: Edits) -> Iterator[Remark]:
+def _against_publisher(served: VllmServed, inspection: Inspection, edits: Edits) -> Iterator[Diagnostic]:
     """YaRN that counts from another length than the publisher, or reaches further than what is served."""
     block, rule = served.block, rule_for(inspection.facts)
     original, factor = block.get("original_max_position_embeddings"), block.get("factor")

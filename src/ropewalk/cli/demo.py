@@ -52,12 +52,12 @@ def command(html: Path, store: Path | None, as_json: bool) -> int:
     inspection = core.inspect(model)
     plan = core.plan(inspection, context_len=CONTEXT_LEN, arm="yarn:1.5", allow_unvalidated=True)
     if not as_json:
-        from ropewalk.planner.cache_summary import kept_by
+        from ropewalk.planner.cache_summary import cache_summary
         from ropewalk.report.inspection import inspection_page
         from ropewalk.report.plan import plan_page
 
         _step(f"ropewalk inspect {model.name}")
-        output.page(inspection_page(inspection, kept=kept_by(inspection)))
+        output.page(inspection_page(inspection, kept=cache_summary(inspection)))
         _step(f"ropewalk plan {model.name} --context 12k --arm yarn:1.5 --allow-unvalidated")
         output.page(plan_page(plan))
         _step(f"ropewalk measure {model.name} --context 12k {' '.join(f'--arm {arm}' for arm in ARMS)}")

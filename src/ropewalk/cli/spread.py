@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from ropewalk.cli.command import option
-from ropewalk.serving.topology import MASTER_PORT, Spread
+from ropewalk.serving.topology import MASTER_PORT, Topology
 
 _NODES = "Several machines"
 node_addresses_option = option(
@@ -46,11 +46,11 @@ def spread_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def take_spread(options: dict[str, Any]) -> Spread:
+def take_spread(options: dict[str, Any]) -> Topology:
     """What was given of them; they are removed from ``options``."""
     addresses = options.pop("node_addresses")
     given = {field: options.pop(name) for name, field in _FIELDS.items()}
-    return Spread(
+    return Topology(
         addresses=addresses,
         **{field: value for field, value in given.items() if value is not None},
     )

@@ -35,6 +35,6 @@ def command(checkpoint: str | None, light: bool, store: Path | None) -> None:
     if not in_browser and not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError("`ropewalk tui` needs a terminal; `ropewalk web` serves the same in a browser")
     from ropewalk.tui.app import RopewalkApp
-    from ropewalk.tui.work import Work
+    from ropewalk.tui.work import Backend
 
-    RopewalkApp(checkpoint, doing=Work(runs=store), light=light).run()
+    RopewalkApp(checkpoint, backend=Backend(runs=store), light=light).run()

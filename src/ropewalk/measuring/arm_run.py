@@ -13,9 +13,9 @@ from ropewalk.errors import EngineError, UsageError
 from ropewalk.findings import Finding, Severity
 from ropewalk.measuring.arms import Arm
 from ropewalk.measuring.events import ArmReady, ArmStarted, Estimated, MemoryMarked, PromptSent
-from ropewalk.measuring.observed_memory import Seen, memory_terms, thinned
+from ropewalk.measuring.observed_memory import Seen, downsample, memory_terms
 from ropewalk.measuring.recall.prompt import Builder, Prompt, longest_prompt
-from ropewalk.measuring.recall.recall_runner import Answering, Exam
+from ropewalk.measuring.recall.recall_runner import Answering, RecallRunner
 from ropewalk.measuring.recall.tasks import find_task
 from ropewalk.measuring.recall.vocabulary import Vocabulary, make_frame
 from ropewalk.measuring.schedule import Step, depths_of, open_steps
@@ -109,7 +109,7 @@ class ArmRun:
                 try:
                     self._examine(server, sampler)
                 finally:
-                    self._note(samples=thinned(sampler.samples))
+                    self._note(samples=downsample(sampler.samples))
         except EngineError as error:
             self._tell("arm_failed", "error", f"{self.arm.label} failed: {error.message}", log=str(log_path))
         session.end(self.result)
@@ -131,7 +131,7 @@ class ArmRun:
             self._ask(step, exam, server)
         self._note_memory(report, replace(seen, longest=self._mark("longest", sampler)))
 
-    def _exam(self, server: Server) -> Exam:
+    def _exam(self, server: Server) -> RecallRunner:
         session, plan = self.session, self.arm.plan
         vocabulary = Vocabulary(server.client, session.memo)
         frame = make_frame(server.client, session.settings.form)
@@ -144,7 +144,7 @@ class ArmRun:
             "answer_tokens": session.settings.answer_tokens,
         }
         builder = Builder(vocabulary, frame, session.settings.haystack)
-        exam = Exam(self.arm.name, server.client, builder, server.report.context_len, identity)
+        exam = RecallRunner(self.arm.name, server.client, builder, server.report.context_len, identity)
         self._require_same(exam)
         if frame.form != session.settings.form:
             what = f"{self.arm.label} is asked in plain text: its server shows no chat template"
@@ -153,7 +153,7 @@ class ArmRun:
             self._tell("thinking_off", "info", f"{self.arm.label}: {_THINKING[frame.thinking]}")
         return exam
 
-    def _require_same(self, exam: Exam) -> None:
+    def _require_same(self, exam: RecallRunner) -> None:
         """A resumed arm must go on as it began: same engine, weights, template."""
         for trial in self.session.trials[self.arm.name]:
             task = find_task(trial.task)
@@ -165,7 +165,7 @@ class ArmRun:
                     where={"run": self.session.run_id, "arm": self.arm.name},
                 )
 
-    def _fill_ubatch(self, exam: Exam) -> None:
+    def _fill_ubatch(self, exam: RecallRunner) -> None:
         """Evaluate one full batch: afterwards the compute buffers are resident, and a pace is known."""
         settings = self.session.settings
         task = find_task(settings.tasks[0])
@@ -188,7 +188,7 @@ class ArmRun:
         where = {"minutes": session.settings.minutes, "lengths_left_out": left_out}
         session.fix(chosen, Finding("grid_chosen", "warning" if left_out else "info", message, where))
 
-    def _ask(self, step: Step, exam: Exam, server: Server) -> None:
+    def _ask(self, step: Step, exam: RecallRunner, server: Server) -> None:
         """What is open of one haystack; the first question is evaluated whole, the others reuse it."""
         settings = self.session.settings
         is_fresh, is_refused = True, False
@@ -208,7 +208,7 @@ class ArmRun:
             self.session.add(trial)
             is_fresh, is_refused = False, trial.outcome == "refused"
 
-    def _prompts(self, step: Step, exam: Exam) -> list[Prompt]:
+    def _prompts(self, step: Step, exam: RecallRunner) -> list[Prompt]:
         """All depths are built, since their needles share a haystack; only the open ones are asked."""
         settings = self.session.settings
         prompts = exam.builder.prompts(

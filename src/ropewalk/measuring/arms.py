@@ -9,7 +9,7 @@ from typing import Any
 from ropewalk.inspector.records import Inspection
 from ropewalk.planner.plan import make_plan
 from ropewalk.planner.records import Plan, PlanRequest, RopeDecision
-from ropewalk.serving.host.probe import Here, companions, machine_of
+from ropewalk.serving.host.probe import Host, companions, machine_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Arm:
 
 
 def plan_arm(
-    inspection: Inspection, name: str, *, context_len: int, here: Here, options: Mapping[str, Any]
+    inspection: Inspection, name: str, *, context_len: int, here: Host, options: Mapping[str, Any]
 ) -> Arm:
     """Plan an arm: ``shipped`` at most at the trained context, every other at the target.
 

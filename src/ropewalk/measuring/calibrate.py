@@ -16,7 +16,7 @@ from ropewalk.measuring.store import RunStore
 from ropewalk.planner.calibration import Calibration, TimedPrompt, calibrate
 from ropewalk.planner.records import PlanRequest
 from ropewalk.serving.host.devices import this_machine
-from ropewalk.serving.host.probe import Here, device_here
+from ropewalk.serving.host.probe import Host, host_device
 from ropewalk.serving.records import ArmResult, EngineBuild, Machine, Trial
 from ropewalk.units import format_tokens
 
@@ -112,14 +112,14 @@ def calibration_of(run_id: str, arms: Iterable[ArmResult], trials: Iterable[Tria
 
 
 def find_calibration(
-    inspection: Inspection, request: PlanRequest, here: Here, *, store: Path
+    inspection: Inspection, request: PlanRequest, here: Host, *, store: Path
 ) -> Calibration | None:
     """The speed measured of just what would be served here, with the engine's own choice of threads.
 
     None where nothing was measured, or for another machine or version than is here. A store that cannot be
     read leaves a plan without a prediction, which is no reason to refuse the plan.
     """
-    device, build = device_here(request, here), here.build
+    device, build = host_device(request, here), here.build
     if device is None or build is None or request.engine_version not in (None, build.version):
         return None
     if not store.is_file():

@@ -22,7 +22,7 @@ from ropewalk.measuring.session import OnEvent, Session, settings_data
 from ropewalk.measuring.settings import MeasureSettings, default_lengths
 from ropewalk.measuring.store import RunStore
 from ropewalk.serving.host.devices import this_machine
-from ropewalk.serving.host.probe import Here, device_here, here_for
+from ropewalk.serving.host.probe import Host, host_device, host_for
 from ropewalk.serving.records import EngineBuild, LaunchSpec, Measurement, RunStatus, Trial
 
 __all__ = ["MeasureSettings", "run_measurement"]
@@ -59,7 +59,7 @@ def run_measurement(
     fails ends its arm with a finding. Raises :class:`UsageError` for settings that cannot be measured and
     for a run that is of other weights or another engine, or is being measured, :class:`RunStoreError`.
     """
-    here = here_for(build)
+    here = host_for(build)
     begun = begin(
         inspection,
         model=model,
@@ -104,7 +104,7 @@ def begin(
     inspection: Inspection,
     *,
     model: str,
-    here: Here,
+    here: Host,
     context_len: int,
     arms: Sequence[str],
     settings: MeasureSettings,
@@ -154,7 +154,7 @@ def _measure(session: Session, start: StartServer) -> Measurement:
     return session.store.load(session.run_id)
 
 
-def _calibrate(session: Session, measurement: Measurement, here: Here) -> None:
+def _calibrate(session: Session, measurement: Measurement, here: Host) -> None:
     """Keep the speed of this machine for the plans to come, once the run is whole: per cache type."""
     if measurement.status != "finished":
         return
@@ -163,10 +163,10 @@ def _calibrate(session: Session, measurement: Measurement, here: Here) -> None:
         _calibrate_alike(session, measurement, alike, here)
 
 
-def _calibrate_alike(session: Session, measurement: Measurement, alike: Sequence[Arm], here: Here) -> None:
+def _calibrate_alike(session: Session, measurement: Measurement, alike: Sequence[Arm], here: Host) -> None:
     """These arms compute the same way, whatever their rope."""
     request = alike[0].plan.request
-    device = device_here(request, here)
+    device = host_device(request, here)
     trials = [trial for arm in alike for trial in session.trials[arm.name]]
     calibration = calibration_of(session.run_id, measurement.arms, trials)
     if device is None or calibration is None:

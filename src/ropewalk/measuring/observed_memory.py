@@ -58,7 +58,7 @@ def _term(
     )
 
 
-def thinned(samples: Sequence[MemorySample]) -> tuple[MemorySample, ...]:
+def downsample(samples: Sequence[MemorySample]) -> tuple[MemorySample, ...]:
     """All named samples and at most ``MAX_SAMPLES`` of the others, evenly."""
     step = -(-len(samples) // MAX_SAMPLES)
     return tuple(

@@ -6,7 +6,7 @@ import os
 import platform
 from dataclasses import dataclass
 
-from ropewalk.serving.process.processes import birth, is_alive
+from ropewalk.serving.process.processes import is_alive, start_time
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +15,7 @@ class Owner:
 
     host: str
     pid: int
-    birth: str | None
+    start_time: str | None
 
     @property
     def is_here(self) -> bool:
@@ -25,9 +25,9 @@ class Owner:
     @property
     def is_gone(self) -> bool:
         """Whether it has ended, however that came about; False where that cannot be seen from here."""
-        return self.is_here and not (is_alive(self.pid) and birth(self.pid) == self.birth)
+        return self.is_here and not (is_alive(self.pid) and start_time(self.pid) == self.start_time)
 
 
 def this_process() -> Owner:
     """The process that asks."""
-    return Owner(platform.node(), os.getpid(), birth(os.getpid()))
+    return Owner(platform.node(), os.getpid(), start_time(os.getpid()))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ropewalk.planner.balance import balanced
 from ropewalk.planner.engines.rules import EngineRules
-from ropewalk.planner.fit import reach
+from ropewalk.planner.fit import fit_limits
 from ropewalk.planner.machine import Machine
 from ropewalk.planner.parallel import world_size
 from ropewalk.planner.records import Advice, AdviceKind, Fit, PlanRequest
@@ -26,7 +26,7 @@ def advise(
     for kind, other in _others(shape, request, machine, rules, fit):
         if not _brings(shape, other, machine, rules, fit):
             continue
-        row = reach("", shape, other, machine, rules)
+        row = fit_limits("", shape, other, machine, rules)
         advice = Advice(kind, _flags(request, other), row.max_context_len, row.max_sequences)
         have = best.get(kind)
         if have is None or _worth(advice) > _worth(have):
@@ -49,7 +49,7 @@ def _moved(
     best, length = request, fit.max_context_len or request.context_len
     while True:
         moved = balanced(shape, best, machine, rules, context_len=length)
-        longer = reach("", shape, moved, machine, rules).max_context_len or 0
+        longer = fit_limits("", shape, moved, machine, rules).max_context_len or 0
         if moved == best or longer <= length:
             return moved
         best, length = moved, longer
@@ -62,9 +62,9 @@ def _worth(advice: Advice) -> tuple[int, int]:
 
 def _brings(shape: ModelShape, other: PlanRequest, machine: Machine, rules: EngineRules, fit: Fit) -> bool:
     """Whether one more token, or one more sequence, would fit."""
-    pricer = rules.pricer(shape, other, machine)
-    longer = pricer.lacks_bytes((fit.max_context_len or 0) + 1, other.num_sequences) <= 0
-    return longer or pricer.lacks_bytes(other.context_len, (fit.max_sequences or 0) + 1) <= 0
+    memory_model = rules.memory_model(shape, other, machine)
+    longer = memory_model.shortfall_bytes((fit.max_context_len or 0) + 1, other.num_sequences) <= 0
+    return longer or memory_model.shortfall_bytes(other.context_len, (fit.max_sequences or 0) + 1) <= 0
 
 
 def _flags(request: PlanRequest, other: PlanRequest) -> tuple[str, ...]:

@@ -45,9 +45,11 @@ def _by_stage(
     shape: ModelShape, request: PlanRequest, machine: Machine, rules: EngineRules, context_len: int
 ) -> list[tuple[int, int, int]]:
     """First and last block of each stage, and what its tightest device lacks."""
-    priced = rules.pricer(shape, request, machine).price(context_len, request.num_sequences)
+    estimated = rules.memory_model(shape, request, machine).estimate_memory(
+        context_len, request.num_sequences
+    )
     stages: dict[int, tuple[int, int, int]] = {}
-    for device in priced.devices:
+    for device in estimated.devices:
         if device.place is None or device.usable_bytes is None:
             continue
         lack = device.high_bytes - device.usable_bytes

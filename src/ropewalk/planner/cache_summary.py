@@ -14,7 +14,7 @@ _BF16 = CacheType("bf16", 1, 2)
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class CacheSummary:
     """Bytes of one sequence in ``cache_type``. ``at`` holds (tokens, bytes) of all caches that grow."""
 
     cache_type: str
@@ -23,7 +23,7 @@ class Kept:
     at: tuple[tuple[int, int], ...]
 
 
-def kept_by(inspection: Inspection) -> Kept | None:
+def cache_summary(inspection: Inspection) -> CacheSummary | None:
     """What is kept at the trained and at the published length; None where a dimension is unknown."""
     lengths = [inspection.value("native_context"), inspection.value("supported_context")]
     lengths = [length for length in dict.fromkeys(lengths) if length]
@@ -37,7 +37,7 @@ def kept_by(inspection: Inspection) -> Kept | None:
     ]
     if not caches:
         return None
-    return Kept(
+    return CacheSummary(
         cache_type=_BF16.name,
         bytes_per_token=caches[0].token_bytes,
         state_bytes=caches[0].state_elements * shape.state_dtype_bytes,

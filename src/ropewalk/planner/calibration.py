@@ -93,10 +93,10 @@ def calibrated_speed(calibration: Calibration, work: PromptWork) -> Speed:
     fitted = [rates.seconds(work.prefill) for rates in calibration.rates]
     bytes_read, decode = work.decode.bytes_per_token, calibration.decode
     beyond = work.length > calibration.longest_len
-    reach = f", beyond its longest prompt of {format_tokens(calibration.longest_len)}" if beyond else ""
+    fit_limits = f", beyond its longest prompt of {format_tokens(calibration.longest_len)}" if beyond else ""
     return Speed(
         basis="calibrated",
-        source=calibration.source + reach,
+        source=calibration.source + fit_limits,
         prefill_seconds=fitted[0],
         decode_tokens_per_second=decode.middle / bytes_read if decode else None,
         prefill_seconds_low=min(fitted) * calibration.fastest,

@@ -141,9 +141,9 @@ def _crossover(shape: ModelShape, linear: int) -> int | None:
 
 
 def _twice_cells(group: LayerGroup, tokens: int) -> int:
-    reach = group.window or tokens
+    fit_limits = group.window or tokens
     pooled = tokens**2 // group.compress_ratio if group.compress_ratio else 0
-    return (tokens**2 if tokens <= reach else (2 * tokens - reach) * reach) + pooled
+    return (tokens**2 if tokens <= fit_limits else (2 * tokens - fit_limits) * fit_limits) + pooled
 
 
 def _decode_attention(shape: ModelShape, context_len: int) -> int:

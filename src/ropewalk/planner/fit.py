@@ -16,18 +16,25 @@ _CEILING = 2**31 - 1
 Needs = Callable[[int], int]
 
 
-def reach(name: str, shape: ModelShape, request: PlanRequest, machine: Machine, rules: EngineRules) -> FitRow:
+def fit_limits(
+    name: str, shape: ModelShape, request: PlanRequest, machine: Machine, rules: EngineRules
+) -> FitRow:
     """The longest context and the most sequences that the request's budget holds, each with the other as
     asked."""
-    pricer = rules.pricer(shape, request, machine)
+    memory_model = rules.memory_model(shape, request, machine)
     context_len, num_sequences = request.context_len, request.num_sequences
-    max_sequences = largest(lambda count: pricer.lacks_bytes(context_len, count), 0, guess=num_sequences)
+    max_sequences = largest(
+        lambda count: memory_model.shortfall_bytes(context_len, count), 0, guess=num_sequences
+    )
     if max_sequences is not None and rules.MAX_SEQUENCES is not None:
         max_sequences = min(max_sequences, rules.MAX_SEQUENCES)
     return FitRow(
         cache_type=name,
         max_context_len=largest(
-            lambda count: pricer.lacks_bytes(count, num_sequences), 0, guess=context_len, step=pricer.step
+            lambda count: memory_model.shortfall_bytes(count, num_sequences),
+            0,
+            guess=context_len,
+            step=memory_model.step,
         ),
         max_sequences=max_sequences,
     )
@@ -63,9 +70,9 @@ def _largest(needs: Needs, limit: int, guess: int, ceiling: int) -> int:
     while need_high <= limit:
         if high == ceiling:
             return ceiling
-        reach = (limit - need_high) * (high - low) // max(1, need_high - need_low)
+        fit_limits = (limit - need_high) * (high - low) // max(1, need_high - need_low)
         low, need_low = high, need_high
-        high = min(high + reach + 1, ceiling)
+        high = min(high + fit_limits + 1, ceiling)
         need_high = needs(high)
     return _close(needs, limit, (low, need_low), (high, need_high))
 

@@ -29,7 +29,7 @@ class _Tried:
     @property
     def order(self) -> tuple[int, int, bool, int]:
         """Cheapest first among cuts that fit, nearest first among those that do not."""
-        lacks = self.candidate.lacks_bytes
+        lacks = self.candidate.shortfall_bytes
         short = 2**63 if lacks is None else max(0, lacks)
         return short, self.request.nodes, self.crosses, self.candidate.bytes_per_token or 0
 
@@ -48,7 +48,7 @@ def find_nodes(
             "a search over nodes needs to know the device: --memory and --gpus-per-node",
             where={"flag": "--fit nodes", "memory_bytes": request.memory_bytes},
         )
-    rules.pricer(shape, _alone(request), machine)
+    rules.memory_model(shape, _alone(request), machine)
     nearest: list[_Tried] = []
     for count in range(_fewest_devices(shape, request), _most_devices(request) + 1):
         tried = sorted(_cuts(shape, request, machine, rules, count), key=lambda one: one.order)
@@ -123,13 +123,13 @@ def _nodes(request: PlanRequest, count: int) -> int | None:
 
 def _try(shape: ModelShape, cut: PlanRequest, machine: Machine, rules: EngineRules) -> _Tried:
     try:
-        pricer = rules.pricer(shape, cut, machine)
+        memory_model = rules.memory_model(shape, cut, machine)
     except UsageError as error:
         return _Tried(cut, _candidate(cut, None, None, error.message), crosses=False)
-    lacks = pricer.lacks_bytes(cut.context_len, cut.num_sequences)
+    lacks = memory_model.shortfall_bytes(cut.context_len, cut.num_sequences)
     if lacks > 0 and cut.pipeline_parallel > 1:
         cut = balanced(shape, cut, machine, rules, context_len=cut.context_len)
-        lacks = rules.pricer(shape, cut, machine).lacks_bytes(cut.context_len, cut.num_sequences)
+        lacks = rules.memory_model(shape, cut, machine).shortfall_bytes(cut.context_len, cut.num_sequences)
     sent = rules.traffic(shape, cut)
     reason = f"lacks {format_bytes(lacks)}" if lacks > 0 else "holds the target"
     crosses = any(one.kind == "tensor" and one.between_nodes for one in sent)
@@ -144,7 +144,7 @@ def _candidate(cut: PlanRequest, lacks: int | None, sent: int | None, reason: st
         data_parallel=cut.data_parallel,
         layer_partition=cut.layer_partition,
         fits=lacks is not None and lacks <= 0,
-        lacks_bytes=lacks,
+        shortfall_bytes=lacks,
         bytes_per_token=sent,
         reason=reason,
     )

@@ -13,7 +13,7 @@ from ropewalk.planner.calibration import Calibration
 from ropewalk.planner.compute import compute_of, work_of
 from ropewalk.planner.engines import ENGINES
 from ropewalk.planner.engines.rules import EngineRules
-from ropewalk.planner.fit import reach
+from ropewalk.planner.fit import fit_limits
 from ropewalk.planner.machine import Machine
 from ropewalk.planner.model import shape_of
 from ropewalk.planner.nodes import find_nodes
@@ -69,8 +69,10 @@ def make_plan(
     request, candidates = _settled(shape, request, machine, rules)
     key, value = rules.types_of(shape, request, machine)
     usable = rules.usable_bytes(request, machine)
-    priced = rules.pricer(shape, request, machine).price(request.context_len, request.num_sequences)
-    memory = memory_of(priced)
+    estimated = rules.memory_model(shape, request, machine).estimate_memory(
+        request.context_len, request.num_sequences
+    )
+    memory = memory_of(estimated)
     fit = _fit(shape, request, machine, rules, memory, usable)
     advice = decide_rope(
         inspection,
@@ -177,13 +179,15 @@ def _fit(
     """The verdict, and how far the budget reaches in each cache type; all None without a budget."""
     if usable is None:
         return Fit(None, None, None, None, ())
-    asked = reach("asked", shape, request, machine, rules)
+    asked = fit_limits("asked", shape, request, machine, rules)
     types = rules.types_of(shape, request, machine)
     rows = []
     for name in rules.FIT_TYPES:
         other = replace(request, cache_type_k=name, cache_type_v=name)
         same = rules.types_of(shape, other, machine) == types
-        rows.append(replace(asked, cache_type=name) if same else reach(name, shape, other, machine, rules))
+        rows.append(
+            replace(asked, cache_type=name) if same else fit_limits(name, shape, other, machine, rules)
+        )
     return Fit(
         budget_bytes=request.memory_bytes,
         fits=all(share.fits is not False for share in memory.per_device),

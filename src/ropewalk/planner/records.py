@@ -324,7 +324,7 @@ class Traffic:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A cut that the search priced. ``lacks_bytes`` is what the tightest rank is short of, None where the
+    """A cut that the search priced. ``shortfall_bytes`` is what the tightest rank is short of, None where the
     cut is impossible and ``reason`` says why; ``bytes_per_token`` what it would send between devices."""
 
     nodes: int
@@ -333,7 +333,7 @@ class Candidate:
     data_parallel: int
     layer_partition: tuple[int, ...]
     fits: bool
-    lacks_bytes: int | None
+    shortfall_bytes: int | None
     bytes_per_token: int | None
     reason: str
     chosen: bool = False

@@ -32,7 +32,7 @@ class DeviceMemory:
 
 
 @dataclass(frozen=True, slots=True)
-class Priced:
+class MemoryEstimate:
     """What an engine would hold for a request, device by device.
 
     ``logical`` is what the model itself needs of each cache, by the name of its term.
@@ -43,7 +43,7 @@ class Priced:
     logical: dict[str, int]
 
     @property
-    def lacks_bytes(self) -> int:
+    def shortfall_bytes(self) -> int:
         """What the tightest device is short of at the upper end, negative for what it has to spare."""
         return max(
             device.high_bytes - device.usable_bytes
@@ -84,18 +84,18 @@ def estimate(name: str, count: int, low: int, high: int, source: str) -> MemoryT
     return MemoryTerm(name, count, low, high, "estimate", source)
 
 
-def memory_of(priced: Priced) -> Memory:
+def memory_of(estimated: MemoryEstimate) -> Memory:
     """Sum the devices term by term."""
-    summed = _summed(term for device in priced.devices for term in device.terms)
+    summed = _summed(term for device in estimated.devices for term in device.terms)
     terms = tuple(
-        replace(term, logical_bytes=priced.logical.get(term.name, term.logical_bytes)) for term in summed
+        replace(term, logical_bytes=estimated.logical.get(term.name, term.logical_bytes)) for term in summed
     )
-    shares = tuple(_share(device) for device in priced.devices)
+    shares = tuple(_share(device) for device in estimated.devices)
     memory = Memory(
         terms=terms,
         total_bytes=sum(term.bytes for term in terms),
         high_bytes=sum(term.high_bytes for term in terms),
-        kv=priced.kv,
+        kv=estimated.kv,
         per_device=shares,
     )
     assert memory.total_bytes == sum(share.total_bytes for share in shares)  # noqa: S101

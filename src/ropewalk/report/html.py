@@ -19,7 +19,7 @@ from ropewalk.report.grid import (
 )
 from ropewalk.report.layout import SEVERITY_MARKS, common_unit, in_unit, short_name
 from ropewalk.report.markup import Markup, element, join
-from ropewalk.report.plan import rope_words, term_name
+from ropewalk.report.plan import describe_rope, term_name
 from ropewalk.report.speed import FIT_HEADS, fit_rows, planned_curve, rate_curve
 from ropewalk.report.svg import Line, heatmap_svg, kind_of, legend_shape, line_plot, pair_bar, symbol_of
 from ropewalk.serving.records import ArmResult, Comparison, Measurement, SpeedPoint
@@ -213,7 +213,7 @@ def _servers(arms: Sequence[ArmResult]) -> Markup:
     for arm in arms:
         parts.append(element("h3", arm.label))
         if arm.rope:
-            parts.append(element("p", f"{rope_words(arm.rope)}: {arm.rope.reason}"))
+            parts.append(element("p", f"{describe_rope(arm.rope)}: {arm.rope.reason}"))
         reported = "no context reported"
         if arm.context_reported is not None:
             reported = f"{format_tokens(arm.context_reported)} reported"

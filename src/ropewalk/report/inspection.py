@@ -10,7 +10,7 @@ from rich.text import Text
 
 from ropewalk.findings import has_error
 from ropewalk.inspector.records import Block, CheckpointSummary, Inspection
-from ropewalk.planner.cache_summary import Kept
+from ropewalk.planner.cache_summary import CacheSummary
 from ropewalk.report import layers
 from ropewalk.report.layout import BAR_STYLE, Parts, bar, columns, findings_block, labelled, short_name
 from ropewalk.units import format_bytes, format_count, format_tokens
@@ -19,7 +19,7 @@ _BAR_WIDTH = 18
 Row = tuple[str, RenderableType]
 
 
-def inspection_page(inspection: Inspection, *, kept: Kept | None = None) -> RenderableType:
+def inspection_page(inspection: Inspection, *, kept: CacheSummary | None = None) -> RenderableType:
     """The page; findings come first where one is an error, last otherwise."""
     findings: Row = ("findings", findings_block(inspection.findings))
     rows = list(_rows(inspection, kept))
@@ -39,7 +39,7 @@ def facts_page(inspection: Inspection) -> RenderableType:
     return table
 
 
-def _rows(inspection: Inspection, kept: Kept | None) -> Iterator[Row]:
+def _rows(inspection: Inspection, kept: CacheSummary | None) -> Iterator[Row]:
     yield "is", Parts(list(_identity(inspection)))
     yield "reaches", Parts(list(_reach(inspection)))
     yield "rotates", Parts(list(_rope(inspection)))
@@ -138,7 +138,7 @@ def _attention(inspection: Inspection) -> Iterator[str]:
         yield "QK-norm"
 
 
-def _kept(kept: Kept) -> Iterator[str]:
+def _kept(kept: CacheSummary) -> Iterator[str]:
     yield f"{kept.bytes_per_token:,} B per token ({kept.cache_type})"
     if kept.state_bytes:
         yield f"{format_bytes(kept.state_bytes)} of state per sequence"

@@ -34,10 +34,10 @@ def record_html(record: Any) -> str:
 
 
 def _inspection(record: Any) -> RenderableType:
-    from ropewalk.planner.cache_summary import kept_by
+    from ropewalk.planner.cache_summary import cache_summary
     from ropewalk.report.inspection import inspection_page
 
-    return inspection_page(record, kept=kept_by(record))
+    return inspection_page(record, kept=cache_summary(record))
 
 
 def _plan(record: Any) -> RenderableType:

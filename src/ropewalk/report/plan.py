@@ -31,7 +31,7 @@ from ropewalk.report.layout import (
     labelled,
     range_bar,
 )
-from ropewalk.report.ranks import advice_table, candidate_table, device_table, rank_grid, traffic_words
+from ropewalk.report.ranks import advice_table, candidate_table, describe_traffic, device_table, rank_grid
 from ropewalk.report.verdict import flops, needed_low, verdict
 from ropewalk.units import format_bytes, format_seconds, format_tokens
 
@@ -69,7 +69,7 @@ def term_name(name: str) -> str:
     return _WORDS.get(name, name.replace("_", " "))
 
 
-def rope_words(rope: RopeDecision) -> str:
+def describe_rope(rope: RopeDecision) -> str:
     """The decision in a few words: ``YaRN factor 4.0 from 32,768``."""
     unchanged = {"none": "left as shipped", "builtin": "built in, left as shipped", "refuse": "refused"}
     if rope.decision in unchanged:
@@ -99,7 +99,7 @@ def _rows(plan: Plan, *, sources: bool) -> Iterator[Row]:
 
 
 def _rope(rope: RopeDecision) -> RenderableType:
-    return Group(Parts([rope_words(rope), rope.reason]), Text(f"source: {rope.source}", style="dim"))
+    return Group(Parts([describe_rope(rope), rope.reason]), Text(f"source: {rope.source}", style="dim"))
 
 
 def _memory(plan: Plan) -> RenderableType:
@@ -157,7 +157,7 @@ def _parallel(parallel: Parallel) -> Iterator[Row]:
     if parallel.advice:
         yield "advice", advice_table(parallel.advice)
     if parallel.traffic:
-        yield "traffic", Group(*(Text(traffic_words(sent)) for sent in parallel.traffic))
+        yield "traffic", Group(*(Text(describe_traffic(sent)) for sent in parallel.traffic))
 
 
 def _kv(plan: Plan) -> RenderableType:

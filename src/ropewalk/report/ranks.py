@@ -197,7 +197,7 @@ def advice_table(advice: Sequence[Advice]) -> RenderableType:
     return table
 
 
-def traffic_words(sent: Traffic) -> str:
+def describe_traffic(sent: Traffic) -> str:
     """``tensor parallel: 598,016 B per token and rank in 73 all-reduces, 1 – 731 µs (estimate)``."""
     tensor = sent.kind == "tensor"
     how = "all-reduce" if tensor else "send"

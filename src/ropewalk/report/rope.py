@@ -10,7 +10,7 @@ from rich.text import Text
 
 from ropewalk.planner.rope.table import RopePair, RopeTable
 from ropewalk.report.layout import Parts, columns, findings_block, labelled
-from ropewalk.report.plan import rope_words
+from ropewalk.report.plan import describe_rope
 from ropewalk.units import format_tokens, format_tokens_short
 
 _PLOT_ROWS = 12
@@ -79,7 +79,7 @@ def _lines(table: RopeTable) -> Iterator[tuple[int, str, str]]:
 def _heading(table: RopeTable) -> Iterator[Row]:
     decision = table.decision
     style = "bold red" if decision.decision == "refuse" else "bold"
-    yield "rope", Group(Text(rope_words(decision), style=style), Text(decision.reason))
+    yield "rope", Group(Text(describe_rope(decision), style=style), Text(decision.reason))
     yield "for", Parts(list(_lengths(table)))
     rotary = f"{table.rotary_dim} of {table.head_dim}" if table.rotary_dim != table.head_dim else "all"
     parts = [

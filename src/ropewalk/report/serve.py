@@ -10,7 +10,7 @@ from rich.text import Text
 from ropewalk.planner.records import Plan
 from ropewalk.report.layout import Parts, columns, common_unit, findings_block, in_unit, labelled
 from ropewalk.report.nodes import nodes_block, shares_block
-from ropewalk.report.plan import rope_words, term_name
+from ropewalk.report.plan import describe_rope, term_name
 from ropewalk.serving.preflight import PreflightItem
 from ropewalk.serving.server_report import ServerReport
 from ropewalk.serving.service import Service
@@ -27,7 +27,7 @@ def serve_page(service: Service, *, stop: str) -> RenderableType:
     plan, server = service.plan, service.server
     ready = f"      {service.openai_url} after {format_seconds(server.ready_seconds)}"
     rows: list[Row] = [
-        ("model", Parts([server.report.model_name, rope_words(plan.rope)])),
+        ("model", Parts([server.report.model_name, describe_rope(plan.rope)])),
         ("context", Parts(list(_context(plan, server.report)))),
         ("memory", _memory(plan, server.report)),
         *([("", _CONFIRMED)] if plan.launch and plan.launch.confirmed_by == "engine" else []),

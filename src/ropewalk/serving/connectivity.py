@@ -16,13 +16,13 @@ from ropewalk.serving.engines.llama_cpp.rpc import endpoint
 from ropewalk.serving.process.members import by_hand, is_here, launcher_words
 from ropewalk.serving.process.ports import require_free
 from ropewalk.serving.records import LaunchSpec
-from ropewalk.serving.topology import Spread
+from ropewalk.serving.topology import Topology
 
 CONNECT_SECONDS = 3.0
 Answer = tuple[bool | None, str]
 
 
-def reach_checks(request: PlanRequest, spec: LaunchSpec, spread: Spread) -> dict[str, Callable[[], Answer]]:
+def reach_checks(request: PlanRequest, spec: LaunchSpec, spread: Topology) -> dict[str, Callable[[], Answer]]:
     """The checks that apply, by name: of the nodes, of the Ray cluster, of llama.cpp's RPC servers."""
     found: dict[str, Callable[[], Answer]] = {}
     if spec.nodes:
@@ -34,12 +34,12 @@ def reach_checks(request: PlanRequest, spec: LaunchSpec, spread: Spread) -> dict
     return found
 
 
-def ray_address(spread: Spread) -> str | None:
+def ray_address(spread: Topology) -> str | None:
     """Where the cluster is: as given, else ``RAY_ADDRESS``, which vLLM reads as well."""
     return spread.ray_address or os.environ.get("RAY_ADDRESS")
 
 
-def _nodes(spec: LaunchSpec, spread: Spread) -> Answer:
+def _nodes(spec: LaunchSpec, spread: Topology) -> Answer:
     head, hand = spec.nodes[0].address, by_hand(spec, spread.launcher)
     if not is_here(head):
         return False, f"node 0 is started here, and {head} is no address of this machine"

@@ -73,14 +73,14 @@ class RunningServer:
         self._process.stop()
 
     @property
-    def warden_pid(self) -> int:
+    def supervisor_pid(self) -> int:
         """The process that watches the engine; SIGTERM to it stops both."""
-        return self._process.warden_pid
+        return self._process.supervisor_pid
 
-    def let_go(self) -> None:
+    def detach_process(self) -> None:
         """Leave the server running when this process ends; it is not stopped at the end of ``with``."""
         self.client.close()
-        self._process.let_go()
+        self._process.detach_process()
         self._is_ours = False
 
     def wait(self, seconds: float) -> bool:

@@ -24,7 +24,7 @@ from ropewalk.serving.process.holders import largest_process
 from ropewalk.serving.process.members import nodes_here
 from ropewalk.serving.process.ports import require_free
 from ropewalk.serving.records import LaunchSpec
-from ropewalk.serving.topology import HERE, Spread
+from ropewalk.serving.topology import SINGLE_NODE, Topology
 from ropewalk.units import format_bytes
 
 _TOKENIZERS = ("tokenizer.json", "tokenizer.model", "tekken.json", "vocab.json", "tokenizer_config.json")
@@ -65,7 +65,7 @@ class _Flight:
     plan: Plan
     spec: LaunchSpec
     inspection: Inspection
-    spread: Spread
+    spread: Topology
 
     @property
     def model(self) -> Path:
@@ -77,14 +77,14 @@ class _Flight:
 
 
 def preflight(
-    plan: Plan, spec: LaunchSpec, inspection: Inspection, *, spread: Spread = HERE
+    plan: Plan, spec: LaunchSpec, inspection: Inspection, *, spread: Topology = SINGLE_NODE
 ) -> tuple[PreflightItem, ...]:
     """Every check, in the order in which a start would fail."""
     return tuple(checks(plan, spec, inspection, spread=spread))
 
 
 def checks(
-    plan: Plan, spec: LaunchSpec, inspection: Inspection, *, spread: Spread = HERE
+    plan: Plan, spec: LaunchSpec, inspection: Inspection, *, spread: Topology = SINGLE_NODE
 ) -> Iterator[PreflightItem]:
     """The same one by one, each when it has been made; asking an engine for its flags takes a moment."""
     flight = _Flight(plan, spec, inspection, spread)

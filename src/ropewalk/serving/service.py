@@ -22,7 +22,7 @@ from ropewalk.serving.process.detached import DetachedServer, leave_running
 from ropewalk.serving.process.leftovers import find_leftovers
 from ropewalk.serving.process.members import by_hand
 from ropewalk.serving.records import LaunchSpec
-from ropewalk.serving.topology import HERE, Spread
+from ropewalk.serving.topology import SINGLE_NODE, Topology
 from ropewalk.serving.verify import NOT_VERIFIED, Verification, ask_unscaled, printed_scaling, verify
 
 Say = Callable[[str], None]
@@ -45,7 +45,7 @@ class ServeSettings:
     ready_timeout: float | None = None
     verify: bool = False
     force: bool = False
-    spread: Spread = HERE
+    spread: Topology = SINGLE_NODE
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +131,7 @@ def start_service(
     return Service(plan, checks, server, seen, by_severity(findings))
 
 
-def _require_addresses(spec: LaunchSpec, spread: Spread) -> None:
+def _require_addresses(spec: LaunchSpec, spread: Topology) -> None:
     if spec.nodes and not spread.addresses:
         raise UsageError(
             f"{len(spec.nodes)} nodes are planned: say where with --node-addresses, this machine's first",

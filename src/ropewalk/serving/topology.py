@@ -10,12 +10,12 @@ Executor = Literal["mp", "ray"]
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
+class Topology:
     """Machines of a group, node 0 first, and how the others are started.
 
-    ``launcher`` is the user's own command in front of a node's, see :mod:`ropewalk.serving.process.members`; None
-    leaves nodes on other machines to a person. ``program`` is the engine's name on those. The nodes meet at
-    ``master_port`` of node 0. With the executor ``ray`` one command serves on the Ray cluster at
+    ``launcher`` is the user's own command in front of a node's, see :mod:`ropewalk.serving.process.members`;
+    None leaves nodes on other machines to a person. ``program`` is the engine's name on those. The nodes meet
+    at ``master_port`` of node 0. With the executor ``ray`` one command serves on the Ray cluster at
     ``ray_address``, and there are no nodes to start.
     """
 
@@ -27,4 +27,4 @@ class Spread:
     ray_address: str | None = None
 
 
-HERE = Spread()
+SINGLE_NODE = Topology()

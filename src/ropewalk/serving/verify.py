@@ -24,7 +24,7 @@ from ropewalk.planner.plan import make_plan
 from ropewalk.planner.records import Plan
 from ropewalk.serving.client import Completion, ServerClient
 from ropewalk.serving.engines import launch_spec
-from ropewalk.serving.host.probe import companions, here_for, machine_of
+from ropewalk.serving.host.probe import companions, host_for, machine_of
 from ropewalk.serving.launcher import RunningServer, start
 from ropewalk.serving.records import LaunchSpec
 from ropewalk.serving.server_report import ServerReport
@@ -83,14 +83,14 @@ def ask_unscaled(
     """
     length = min(plan.native_context or TWIN_LEN, TWIN_LEN)
     request = replace(plan.request, context_len=length, num_sequences=1, arm="shipped", kv_unified=False)
-    machine = machine_of(request, here_for(spec.build))
-    planned, twin = (
+    machine = machine_of(request, host_for(spec.build))
+    planned, baseline = (
         launch_spec(one, build=spec.build, model=spec.model, host=spec.host, port=0, threads=threads)
         for one in (plan, make_plan(inspection, request, machine=machine, **companions(request)))
     )
-    twin = replace(twin, argv=(*twin.argv, *spec.argv[len(planned.argv) :]))
+    baseline = replace(baseline, argv=(*baseline.argv, *spec.argv[len(planned.argv) :]))
     twin_log = log_path.with_name(f"{log_path.stem}-unscaled{log_path.suffix}")
-    with start(twin, log_path=twin_log) as server:
+    with start(baseline, log_path=twin_log) as server:
         return probe(server.client)
 
 

@@ -18,10 +18,10 @@ from textual.worker import get_current_worker
 from ropewalk.errors import RopewalkError
 from ropewalk.planner.records import PlanRequest
 from ropewalk.tui.screens.base import RecordScreen
-from ropewalk.tui.state import Desk, Opened
+from ropewalk.tui.state import AppState, Opened
 from ropewalk.tui.themes import DARK, LIGHT, THEMES
 from ropewalk.tui.widgets.masthead import PLACES
-from ropewalk.tui.work import Work
+from ropewalk.tui.work import Backend
 
 
 def _screen(place: str) -> Screen[None]:
@@ -50,10 +50,12 @@ class RopewalkApp(App[None]):
         Binding("ctrl+q", "quit", "quit", show=False, priority=True),
     ]
 
-    def __init__(self, source: str | None = None, *, doing: Work | None = None, light: bool = False) -> None:
+    def __init__(
+        self, source: str | None = None, *, backend: Backend | None = None, light: bool = False
+    ) -> None:
         super().__init__()
-        self.doing = doing or Work()
-        self.desk = Desk()
+        self.backend = backend or Backend()
+        self.desk = AppState()
         self.reading: str | None = source
         self.failure: tuple[str, RopewalkError | OSError] | None = None
         self.running: dict[str, Callable[[], None]] = {}
@@ -69,7 +71,7 @@ class RopewalkApp(App[None]):
         else:
             self.read(self.reading)
 
-    def set_desk(self, desk: Desk) -> None:
+    def set_desk(self, desk: AppState) -> None:
         """Take a new state; the screen that is shown draws it."""
         self.desk = desk
         for screen in self.screen_stack:
@@ -87,18 +89,18 @@ class RopewalkApp(App[None]):
     def _read(self, source: str) -> None:
         worker = get_current_worker()
         try:
-            opened = self.doing.open(source)
-            devices = self.desk.devices or self.doing.devices()
+            opened = self.backend.open(source)
+            devices = self.desk.devices or self.backend.devices()
         except (RopewalkError, OSError) as error:
             if not worker.is_cancelled:
                 self.call_from_thread(self._failed, source, error)
             return
-        request = self.doing.first_request(opened, devices)
-        desk = Desk(opened=opened, request=request, devices=devices)
+        request = self.backend.first_request(opened, devices)
+        desk = AppState(opened=opened, request=request, devices=devices)
         if not worker.is_cancelled:
             self.call_from_thread(self._opened, desk)
 
-    def _opened(self, desk: Desk) -> None:
+    def _opened(self, desk: AppState) -> None:
         self.reading = None
         self.set_desk(desk)
         self.ask()
@@ -112,15 +114,15 @@ class RopewalkApp(App[None]):
             self._plan(self.desk, opened, request)
 
     @work(thread=True, exclusive=True, group="plan")
-    def _plan(self, desk: Desk, opened: Opened, request: PlanRequest) -> None:
+    def _plan(self, desk: AppState, opened: Opened, request: PlanRequest) -> None:
         try:
-            plan, problem = self.doing.plan(opened, request), None
+            plan, problem = self.backend.plan(opened, request), None
         except RopewalkError as error:
             plan, problem = None, error
         if not get_current_worker().is_cancelled:
             self.call_from_thread(self._planned, replace(desk, plan=plan, planned=request, problem=problem))
 
-    def _planned(self, desk: Desk) -> None:
+    def _planned(self, desk: AppState) -> None:
         """Show the plan, if it is still what is asked for."""
         if desk.request == self.desk.request and desk.opened is self.desk.opened:
             self.set_desk(desk)

@@ -66,7 +66,7 @@ class Control:
         """Wait at the next event."""
         self._go.clear()
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """Wait no longer."""
         self._go.set()
 

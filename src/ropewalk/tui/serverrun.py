@@ -100,9 +100,9 @@ class ServerRun:
     """
 
     def __init__(
-        self, doing: Serving, opened: Opened, plan: Plan, tell: Callable[[ServerView], None]
+        self, backend: Serving, opened: Opened, plan: Plan, tell: Callable[[ServerView], None]
     ) -> None:
-        self._doing, self._opened, self._tell = doing, opened, tell
+        self._doing, self._opened, self._tell = backend, opened, tell
         self.view = ServerView(plan)
         self._heard: list[str] = []
         self._told = time.monotonic()

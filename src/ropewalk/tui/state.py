@@ -56,7 +56,7 @@ class Masks:
 
 
 @dataclass(frozen=True, slots=True)
-class Desk:
+class AppState:
     """The state of the application: what is open, what is asked, and the last plan for it.
 
     ``planned`` is what the plan was made for, ``problem`` why there is none for that.

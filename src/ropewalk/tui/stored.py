@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ropewalk.measuring.store import RunStore, RunSummary
     from ropewalk.planner.calibration import Calibration
     from ropewalk.planner.records import PlanRequest
-    from ropewalk.serving.host.probe import Here
+    from ropewalk.serving.host.probe import Host
     from ropewalk.serving.records import Measurement, Trial
     from ropewalk.tui.control import Control
 
@@ -104,7 +104,7 @@ class Stored:
         finally:
             self._speeds.clear()  # the run may have measured one
 
-    def calibration(self, opened: Opened, request: PlanRequest, here: Here) -> Calibration | None:
+    def calibration(self, opened: Opened, request: PlanRequest, here: Host) -> Calibration | None:
         """The speed measured of just this service, at any length.
 
         Looked for once between measurements: it takes reading weights, which a slider does not wait for.
@@ -120,14 +120,14 @@ class Stored:
 
     def asked(self, trial: Trial, depths: Sequence[float]) -> Asked | None:
         """What a trial asked, made again from its seed; None where the protocol has changed since."""
-        from ropewalk.measuring.recall.seeded_random import Dice
+        from ropewalk.measuring.recall.seeded_random import SeededRandom
         from ropewalk.measuring.recall.tasks import TASKS
 
         task = TASKS.get(trial.task)
         if task is None:
             return None
         draft = task.draft(
-            Dice(trial.seed, task.name, trial.length), tuple(depths) if task.has_depth else (0.0,)
+            SeededRandom(trial.seed, task.name, trial.length), tuple(depths) if task.has_depth else (0.0,)
         )
         question = next((one for one in draft.questions if one.expected == trial.expected), None)
         if question is None:

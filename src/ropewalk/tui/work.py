@@ -16,7 +16,7 @@ from ropewalk.tui.stored import Stored
 
 if TYPE_CHECKING:
     from ropewalk.planner.rope.table import RopeTable
-    from ropewalk.serving.host.probe import Here
+    from ropewalk.serving.host.probe import Host
 
 REACH_SEQUENCES = (1, 2, 4, 8)
 
@@ -39,7 +39,7 @@ class HeadsRow:
     is_actual: bool
 
 
-class Work:
+class Backend:
     """What the application can have done.
 
     ``state`` is the folder for its list of recent checkpoints, ``runs`` the file of measurements (see
@@ -48,7 +48,7 @@ class Work:
 
     def __init__(self, *, state: Path | None = None, runs: Path | None = None) -> None:
         self._state = state
-        self._looked: dict[Engine, Here] = {}
+        self._looked: dict[Engine, Host] = {}
         self.stored = Stored(runs)
         self.serving = Serving()
 
@@ -76,18 +76,18 @@ class Work:
 
     def plan(self, opened: Opened, request: PlanRequest) -> Plan:
         """The plan with its command. Raises :class:`RopewalkError` for what cannot be planned."""
-        from ropewalk.serving.host.probe import plan_here
+        from ropewalk.serving.host.probe import plan_for_host
 
         here = self._here(request.engine)
         calibration = self.stored.calibration(opened, request, here)
-        return plan_here(opened.inspection, request, here, calibration=calibration)
+        return plan_for_host(opened.inspection, request, here, calibration=calibration)
 
-    def _here(self, engine: Engine) -> Here:
+    def _here(self, engine: Engine) -> Host:
         """The engine and the devices of this machine: looked for once, which may take a second."""
-        from ropewalk.serving.host.probe import look_here
+        from ropewalk.serving.host.probe import probe_host
 
         if engine not in self._looked:
-            self._looked[engine] = look_here(engine)
+            self._looked[engine] = probe_host(engine)
         return self._looked[engine]
 
     def reach(self, opened: Opened, request: PlanRequest) -> tuple[ReachRow, ...]:

@@ -9,7 +9,7 @@ from tests.planner.models import gemma3_270m, smollm2
 
 from ropewalk.errors import UsageError
 from ropewalk.inspector.records import Inspection
-from ropewalk.planner.engines.llama_cpp_python import PythonPricer, findings, pricer
+from ropewalk.planner.engines.llama_cpp_python import PythonMemoryModel, findings, memory_model
 from ropewalk.planner.machine import Machine
 from ropewalk.planner.model import shape_of
 from ropewalk.planner.plan import make_plan
@@ -23,9 +23,9 @@ ROUNDING = 5243  # two decimals of a MiB
 
 def memory(model: Inspection, context_len: int, machine: Machine = CPU, **options: Any) -> Memory:
     request = PlanRequest(context_len, "llama-cpp-python", **options)
-    chosen = pricer(shape_of(model), request, machine)
-    assert isinstance(chosen, PythonPricer)
-    return memory_of(chosen.price(context_len, 1))
+    chosen = memory_model(shape_of(model), request, machine)
+    assert isinstance(chosen, PythonMemoryModel)
+    return memory_of(chosen.estimate_memory(context_len, 1))
 
 
 def term(memory: Memory, name: str) -> MemoryTerm:
@@ -121,7 +121,7 @@ def test_one_sequence() -> None:
 )
 def test_what_its_server_cannot_be_told_is_refused(options: dict[str, Any], said: str) -> None:
     with pytest.raises(UsageError, match=said):
-        pricer(shape_of(smollm2()), PlanRequest(2048, "llama-cpp-python", **options), CPU)
+        memory_model(shape_of(smollm2()), PlanRequest(2048, "llama-cpp-python", **options), CPU)
 
 
 def test_no_cap_at_the_trained_context_has_to_be_lifted() -> None:

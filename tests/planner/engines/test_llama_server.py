@@ -23,7 +23,7 @@ from tests.planner.models import (
 
 from ropewalk.errors import UsageError
 from ropewalk.inspector.records import Inspection, LayerGroup
-from ropewalk.planner.engines.llama_server import CACHE_TYPES, LlamaPricer, findings, pricer
+from ropewalk.planner.engines.llama_server import CACHE_TYPES, LlamaMemoryModel, findings, memory_model
 from ropewalk.planner.engines.llama_slots import resolve_slots
 from ropewalk.planner.machine import Machine
 from ropewalk.planner.model import shape_of
@@ -36,8 +36,8 @@ CPU = Machine(kind="cpu")
 
 def memory(model: Inspection, context_len: int, **options: Any) -> Memory:
     request = PlanRequest(context_len, "llama-server", **options)
-    chosen = pricer(shape_of(model), request, CPU)
-    return memory_of(chosen.price(context_len, request.num_sequences))
+    chosen = memory_model(shape_of(model), request, CPU)
+    return memory_of(chosen.estimate_memory(context_len, request.num_sequences))
 
 
 def size(memory: Memory, name: str) -> int:
@@ -186,8 +186,8 @@ def test_a_draft_brings_a_second_cache() -> None:
     """28 layers, 8 x 128, at 131,072 tokens: 14 GiB beside its weights (Anbeeld/beellama.cpp#97)."""
     draft = inspection((attention(range(28), kv=8, dim=128),), hidden=1024, inner=3072, vocab=64, heads=16)
     request = PlanRequest(131_072, "llama-server")
-    chosen = pricer(shape_of(qwen3_8b(), draft=draft), request, CPU)
-    term = memory_of(chosen.price(131_072, 1)).term("draft_model")
+    chosen = memory_model(shape_of(qwen3_8b(), draft=draft), request, CPU)
+    term = memory_of(chosen.estimate_memory(131_072, 1)).term("draft_model")
     assert term is not None
     assert term.logical_bytes == 15_032_385_536
 
@@ -195,8 +195,8 @@ def test_a_draft_brings_a_second_cache() -> None:
 def test_a_draft_brings_buffers_of_its_own() -> None:
     """SmolLM2-135M Q4_1 drafts for itself (b11434, -c 4096, -np 1, --spec-type draft-simple): model 92.10,
     KV 90.00, output 0.19, compute 18.6426 MiB."""
-    chosen = pricer(shape_of(smollm2(), draft=smollm2()), PlanRequest(4096, "llama-server"), CPU)
-    memory = memory_of(chosen.price(4096, 1))
+    chosen = memory_model(shape_of(smollm2(), draft=smollm2()), PlanRequest(4096, "llama-server"), CPU)
+    memory = memory_of(chosen.estimate_memory(4096, 1))
     term, compute = memory.term("draft_model"), memory.term("compute_buffer")
     assert term is not None
     assert compute is not None
@@ -217,8 +217,8 @@ def test_mtp_layers_keep_a_cache() -> None:
         mtp_layers=1,
     )
     request = PlanRequest(262_144, "llama-server", mtp=True)
-    chosen = pricer(shape_of(model, mtp=True), request, CPU)
-    term = memory_of(chosen.price(262_144, 1)).term("draft_model")
+    chosen = memory_model(shape_of(model, mtp=True), request, CPU)
+    term = memory_of(chosen.estimate_memory(262_144, 1)).term("draft_model")
     assert term is not None
     assert term.logical_bytes == term.low_bytes == 1024 * MIB
     assert term.basis == "estimate"
@@ -226,8 +226,8 @@ def test_mtp_layers_keep_a_cache() -> None:
 
 def on_gpus(model: Inspection, context_len: int, **options: Any) -> Memory:
     request = PlanRequest(context_len, "llama-server", device="cuda:0", **options)
-    chosen: LlamaPricer = pricer(shape_of(model), request, Machine())
-    return memory_of(chosen.price(context_len, 1))
+    chosen: LlamaMemoryModel = memory_model(shape_of(model), request, Machine())
+    return memory_of(chosen.estimate_memory(context_len, 1))
 
 
 def test_one_gpu_takes_all_but_the_embedding() -> None:
@@ -329,7 +329,7 @@ def test_every_run_of_the_ground_truth(shared: Path) -> None:
             cache_type_v=option(command, "-ctv", "auto"),
             flash_attn="off" if option(command, "-fa", "auto") == "off" else "auto",
         )
-        (host,) = pricer(shape, request, CPU).devices(slots)
+        (host,) = memory_model(shape, request, CPU).devices(slots)
         terms = {term.name: term for term in host.terms}
         printed = row["bytes"]
         rounding = len(row["kv_lines"]) * 0.005 * MIB

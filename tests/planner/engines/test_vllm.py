@@ -26,10 +26,10 @@ from tests.planner.models import (
 from ropewalk.errors import UsageError
 from ropewalk.inspector.records import Inspection, LayerGroup, WeightBytes
 from ropewalk.planner.engines.vllm import (
-    VllmPricer,
+    VllmMemoryModel,
     batched_tokens,
     findings,
-    pricer,
+    memory_model,
     requested_bytes,
     usable_bytes,
 )
@@ -43,13 +43,15 @@ from ropewalk.units import GIB, MIB
 CPU, GPU = Machine(kind="cpu"), Machine(kind="gpu")
 
 
-def pricing(model: Inspection, context_len: int, *, machine: Machine = CPU, **options: Any) -> VllmPricer:
-    return pricer(shape_of(model), PlanRequest(context_len, "vllm", **options), machine)
+def pricing(
+    model: Inspection, context_len: int, *, machine: Machine = CPU, **options: Any
+) -> VllmMemoryModel:
+    return memory_model(shape_of(model), PlanRequest(context_len, "vllm", **options), machine)
 
 
 def memory(model: Inspection, context_len: int, **options: Any) -> Memory:
     chosen = pricing(model, context_len, **{"machine": GPU, **options})
-    return memory_of(chosen.price(context_len, chosen.request.num_sequences))
+    return memory_of(chosen.estimate_memory(context_len, chosen.request.num_sequences))
 
 
 def typed(name: str) -> dict[str, Any]:
@@ -308,9 +310,9 @@ def test_an_mtp_layer_joins_the_pool() -> None:
         (attention(range(24), kv=8, dim=128),), hidden=2048, inner=64, vocab=64, heads=16, **facts
     )
     request = PlanRequest(4096, "vllm", mtp=True)
-    with_mtp = pricer(shape_of(drafting, mtp=True), request, GPU)
+    with_mtp = memory_model(shape_of(drafting, mtp=True), request, GPU)
     assert with_mtp.bytes_per_block(0) == pricing(plain, 4096, machine=GPU).bytes_per_block(0) * 25 // 24
-    assert memory_of(with_mtp.price(4096, 1)).term("draft_model") is not None
+    assert memory_of(with_mtp.estimate_memory(4096, 1)).term("draft_model") is not None
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,9 @@ from tests.serving.dry_run.models import FAMILIES
 
 from ropewalk.core import plan
 from ropewalk.planner.records import Plan
-from ropewalk.serving.dry_run import confirm_plan
+from ropewalk.serving.dry_run.confirm import confirm_plan
 from ropewalk.serving.engines.llama_cpp.launch import DEFAULT_PORT
-from ropewalk.serving.host.probe import look_here
+from ropewalk.serving.host.probe import probe_host
 from ropewalk.serving.records import EngineBuild
 
 pytestmark = pytest.mark.engine
@@ -32,7 +32,7 @@ def test_caches_and_buffers(
     family: str, options: dict[str, Any], embedded: EngineBuild, tmp_path: Path
 ) -> None:
     planned = plan(FAMILIES[family](tmp_path / "model.gguf"), **options)
-    after = confirm_plan(planned, build=look_here("llama-server").build)
+    after = confirm_plan(planned, build=probe_host("llama-server").build)
     assert after.launch is not None
     assert after.launch.confirmed_by == "engine"
     for name in ("kv_cache", "state", "output_buffer"):

@@ -17,7 +17,7 @@ from ropewalk.planner.machine import Machine
 from ropewalk.planner.records import PlanRequest
 from ropewalk.serving.host import probe as here_module
 from ropewalk.serving.host.devices import Device
-from ropewalk.serving.host.probe import Here, here_for, look_here, machine_of, plan_here
+from ropewalk.serving.host.probe import Host, host_for, machine_of, plan_for_host, probe_host
 from ropewalk.serving.records import EngineBuild
 from ropewalk.units import GIB
 
@@ -55,18 +55,18 @@ def qwen3(tmp_path: Path) -> Inspection:
 def test_the_machine_that_is_planned_for(
     build: EngineBuild | None, devices: tuple[Device, ...], request_: PlanRequest, machine: Machine
 ) -> None:
-    assert machine_of(request_, Here(build, devices)) == machine
+    assert machine_of(request_, Host(build, devices)) == machine
 
 
 def test_gpus_count_only_for_an_engine_that_uses_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(here_module, "find_devices", lambda: (GPU, CPU))
     monkeypatch.setattr(here_module, "with_devices", lambda build: build)
-    assert here_for(EMBEDDED).devices == (CPU,)
-    assert here_for(VLLM_CPU).devices == (CPU,)
-    assert here_for(VLLM).devices == (GPU, CPU)
-    assert here_for(None).devices == (GPU, CPU)
+    assert host_for(EMBEDDED).devices == (CPU,)
+    assert host_for(VLLM_CPU).devices == (CPU,)
+    assert host_for(VLLM).devices == (GPU, CPU)
+    assert host_for(None).devices == (GPU, CPU)
     monkeypatch.setattr(here_module, "with_devices", lambda build: replace(build, devices=("CUDA0",)))
-    assert here_for(EMBEDDED).devices == (GPU, CPU)
+    assert host_for(EMBEDDED).devices == (GPU, CPU)
 
 
 def test_a_missing_engine_is_no_error_unless_it_was_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,31 +74,31 @@ def test_a_missing_engine_is_no_error_unless_it_was_named(monkeypatch: pytest.Mo
         raise EngineMissingError("none")
 
     monkeypatch.setattr(here_module, "pick_engine", missing)
-    assert look_here("vllm").build is None
+    assert probe_host("vllm").build is None
     with pytest.raises(EngineMissingError):
-        look_here("vllm", path="/bin/true")
+        probe_host("vllm", path="/bin/true")
 
 
 def test_the_installed_version_is_planned_for_unless_another_is_asked(qwen3: Inspection) -> None:
     # vLLM before 0.30 multiplies the length itself; the override that 0.32 needs is not written for it.
-    old = Here(replace(VLLM, version="0.9.2"), (GPU, CPU))
+    old = Host(replace(VLLM, version="0.9.2"), (GPU, CPU))
     request = PlanRequest(65536, "vllm")
-    assert plan_here(qwen3, request, old).request.engine_version == "0.9.2"
-    planned = plan_here(qwen3, replace(request, engine_version="0.33.0"), old)
+    assert plan_for_host(qwen3, request, old).request.engine_version == "0.9.2"
+    planned = plan_for_host(qwen3, replace(request, engine_version="0.33.0"), old)
     assert planned.request.engine_version == "0.33.0"
     overrides = planned.rope.vllm_hf_overrides
     assert overrides is not None
     assert "rope_parameters" in overrides
-    assert "rope_parameters" not in (plan_here(qwen3, request, old).rope.vllm_hf_overrides or {})
+    assert "rope_parameters" not in (plan_for_host(qwen3, request, old).rope.vllm_hf_overrides or {})
 
 
 def test_a_plan_for_a_gpu_is_not_given_to_an_engine_without(qwen3: Inspection) -> None:
-    there = Here(VLLM_CPU, (CPU,))
-    on_cpu = plan_here(qwen3, PlanRequest(4096, "vllm"), there)
+    there = Host(VLLM_CPU, (CPU,))
+    on_cpu = plan_for_host(qwen3, PlanRequest(4096, "vllm"), there)
     assert on_cpu.launch is not None
     assert "--kv-cache-memory-bytes" in on_cpu.launch.argv
     assert on_cpu.memory.kv.block_size == 128
-    elsewhere = plan_here(qwen3, PlanRequest(4096, "vllm", device="cuda:0"), there)
+    elsewhere = plan_for_host(qwen3, PlanRequest(4096, "vllm", device="cuda:0"), there)
     assert elsewhere.launch is not None
     assert "--gpu-memory-utilization" in elsewhere.launch.argv
     assert elsewhere.memory.kv.block_size == 16
@@ -114,10 +114,10 @@ def test_what_a_request_names_beside_the_checkpoint_is_priced_wherever_it_is_pla
         asked.append(source)
         return inspect(source)
 
-    here, source = Here(VLLM, (CPU,)), qwen3.checkpoint.source
-    alone = plan_here(qwen3, PlanRequest(4096, "vllm"), here, read=read)
+    here, source = Host(VLLM, (CPU,)), qwen3.checkpoint.source
+    alone = plan_for_host(qwen3, PlanRequest(4096, "vllm"), here, read=read)
     assert (alone.memory.term("draft_model"), asked) == (None, [])
-    drafted = plan_here(qwen3, PlanRequest(4096, "vllm", draft=source), here, read=read)
+    drafted = plan_for_host(qwen3, PlanRequest(4096, "vllm", draft=source), here, read=read)
     assert drafted.memory.term("draft_model") is not None
     assert asked == [source]
     arm = plan_arm(qwen3, "shipped", context_len=4096, here=here, options={"draft": source})

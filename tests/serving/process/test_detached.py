@@ -21,7 +21,7 @@ from ropewalk.serving.process.detached import (
     servers_dir,
     stop_detached,
 )
-from ropewalk.serving.process.processes import birth, descendants, is_alive
+from ropewalk.serving.process.processes import descendants, is_alive, start_time
 
 FAKE = Path(__file__).parents[1] / "fake_llama_server.py"
 # Starts the stand-in for llama-server, leaves it running and ends.
@@ -68,7 +68,7 @@ def test_it_runs_on_and_can_be_stopped(tmp_path: Path) -> None:
     assert find_detached() == find_detached(server.port) == find_detached(str(server.pid)) == server
     stop_detached(server)
     assert not is_alive(server.pid)
-    assert not is_alive(server.warden_pid)
+    assert not is_alive(server.supervisor_pid)
     assert detached_servers() == ()
     stop_detached(server)
 
@@ -93,8 +93,8 @@ def test_a_server_that_ended_is_forgotten(tmp_path: Path) -> None:
 def test_a_process_that_got_the_same_id_is_not_touched(tmp_path: Path) -> None:
     server = leave(tmp_path, "model")
     stranger = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
-    mistaken = replace(server, warden_pid=stranger.pid)
-    assert birth(stranger.pid) != server.warden_birth
+    mistaken = replace(server, supervisor_pid=stranger.pid)
+    assert start_time(stranger.pid) != server.supervisor_start_time
     (servers_dir() / "mistaken.json").write_text(jsonio.dumps(mistaken))
     assert detached_servers() == (server,)
     stop_detached(mistaken)

@@ -114,8 +114,8 @@ signal.pause()
 @LINUX
 def test_a_killed_warden_takes_the_engine_along(run: Run) -> None:
     process = run(PAUSE)
-    (warden,) = [pid for pid in descendants(os.getpid()) if process.pid in descendants(pid)]
-    os.kill(warden, signal.SIGKILL)
+    (supervisor,) = [pid for pid in descendants(os.getpid()) if process.pid in descendants(pid)]
+    os.kill(supervisor, signal.SIGKILL)
     assert ends(process.pid)
 
 

@@ -131,14 +131,14 @@ def test_stop_ends_every_node_and_loses_none(group: Group, fifo: Path, tmp_path:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel kills orphans on Linux alone")
-@pytest.mark.parametrize("which", ["group", "warden"])
+@pytest.mark.parametrize("which", ["group", "supervisor"])
 def test_whoever_of_those_that_watch_is_killed_no_node_is_left(
     which: str, group: Group, tmp_path: Path, fifo: Path
 ) -> None:
     process = group(PAUSE, f"open({str(fifo)!r}, 'w').close(); {PAUSE}")
     wait_for(fifo)
     pids = both_pids(tmp_path / "log")
-    os.kill(process.pid if which == "group" else process.warden_pid, signal.SIGKILL)
+    os.kill(process.pid if which == "group" else process.supervisor_pid, signal.SIGKILL)
     assert process.wait(20)
     wait_until(lambda: not any(map(is_alive, pids)), 20)
     assert not any(map(is_alive, pids))

@@ -14,7 +14,7 @@ import pytest
 
 from ropewalk.serving.process.engine_process import EngineProcess
 from ropewalk.serving.process.leftovers import Leftovers, clear_leftovers, find_leftovers
-from ropewalk.serving.process.processes import is_alive, own_mark
+from ropewalk.serving.process.processes import is_alive, process_token
 from ropewalk.serving.process.supervisor import MARK
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="a process shows its environment on Linux")
@@ -38,13 +38,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def orphan(tmp_path: Path) -> Iterator[int]:
-    """The worker of an engine whose warden was killed; the engine went with the warden."""
+    """The worker of an engine whose supervisor was killed; the engine went with the supervisor."""
     box = tmp_path / "box"
     os.mkfifo(box)
     argv = (sys.executable, "-c", ENGINE, str(box))
     engine = EngineProcess(argv, env=os.environ, log_path=tmp_path / "log", grace_seconds=1.0)
     worker = int(box.read_text())
-    os.kill(engine.warden_pid, signal.SIGKILL)
+    os.kill(engine.supervisor_pid, signal.SIGKILL)
     assert engine.wait(10.0)
     yield worker
     if is_alive(worker):
@@ -56,7 +56,7 @@ def pids(found: Leftovers) -> list[int]:
     return [process.pid for process in found.processes]
 
 
-def test_the_worker_of_a_killed_warden_is_found_and_ended(orphan: int) -> None:
+def test_the_worker_of_a_killed_supervisor_is_found_and_ended(orphan: int) -> None:
     found = find_leftovers()
     assert orphan in pids(found)
     assert f"process {orphan} (python" in found.lines[pids(found).index(orphan) + 1]
@@ -64,8 +64,8 @@ def test_the_worker_of_a_killed_warden_is_found_and_ended(orphan: int) -> None:
     assert not is_alive(orphan)
 
 
-def test_whose_warden_lives_is_nobodys_leftover() -> None:
-    process = subprocess.Popen([sys.executable, "-c", WORKER], env={**os.environ, MARK: own_mark()})
+def test_whose_supervisor_runs_is_nobodys_leftover() -> None:
+    process = subprocess.Popen([sys.executable, "-c", WORKER], env={**os.environ, MARK: process_token()})
     try:
         assert process.pid not in pids(find_leftovers())
     finally:
@@ -73,8 +73,8 @@ def test_whose_warden_lives_is_nobodys_leftover() -> None:
         process.wait()
 
 
-def test_a_process_id_that_was_given_again_is_not_the_warden() -> None:
-    pid, _, began = own_mark().partition("-")
+def test_a_process_id_that_was_given_again_is_not_the_supervisor() -> None:
+    pid, _, began = process_token().partition("-")
     telling = "import sys; print(flush=True); sys.stdin.read()"
     with subprocess.Popen(
         [sys.executable, "-c", telling],
@@ -90,7 +90,7 @@ def test_a_process_id_that_was_given_again_is_not_the_warden() -> None:
 
 
 def test_copies_are_known_by_their_owner(folder: Path) -> None:
-    mine, others = folder / f"ropewalk-{own_mark()}-abcd", folder / "ropewalk-4194305-17-abcd"
+    mine, others = folder / f"ropewalk-{process_token()}-abcd", folder / "ropewalk-4194305-17-abcd"
     elsewhere = folder / "ropewalk-notes"
     for path in (mine, others, elsewhere):
         path.mkdir()

@@ -78,11 +78,12 @@ def start_cluster(folder: Path) -> None:
 
 
 def serving() -> list[Serving]:
-    """Every server that a task has running: engine below warden below worker below the raylet of a node."""
+    """Every server that a task has running: engine below supervisor below worker below the raylet of a
+    node."""
     found = []
-    for warden in pids():
-        words = command_of(warden)
-        worker = parent_of(warden)
+    for supervisor in pids():
+        words = command_of(supervisor)
+        worker = parent_of(supervisor)
         if (
             "ropewalk.serving.process.supervisor" not in words
             or worker is None
@@ -90,7 +91,7 @@ def serving() -> list[Serving]:
         ):
             continue
         node = parent_of(worker)
-        engines = [pid for pid in pids() if parent_of(pid) == warden]
+        engines = [pid for pid in pids() if parent_of(pid) == supervisor]
         if engines and node is not None:
             address = HEAD if f"--node_ip_address={HEAD}" in command_of(node) else OTHER
             found.append(Serving(worker, address, engines[0]))

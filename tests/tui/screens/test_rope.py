@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.tui.conftest import SMALL, Drive, press
-from tests.tui.doubles import FakeWork
+from tests.tui.doubles import FakeBackend
 from textual.pilot import Pilot
 from textual.widgets import Static
 
@@ -46,7 +46,7 @@ def test_the_decision_stands_with_its_reason_and_source(drive: Drive) -> None:
     assert "no turn   24 never complete one in the trained context" in lines
 
 
-def test_the_factor_is_a_slider_a_number_and_a_pair_of_keys(drive: Drive, doing: FakeWork) -> None:
+def test_the_factor_is_a_slider_a_number_and_a_pair_of_keys(drive: Drive, backend: FakeBackend) -> None:
     async def script(pilot: Pilot[None]) -> None:
         await press(pilot, "full_stop")
         assert words(pilot, "#decision").startswith("YaRN factor 4.5")
@@ -62,9 +62,9 @@ def test_the_factor_is_a_slider_a_number_and_a_pair_of_keys(drive: Drive, doing:
         await press(pilot, "a")
 
     drive(script, place="rope")
-    arms = list(dict.fromkeys(request.arm for request in doing.asked))
+    arms = list(dict.fromkeys(request.arm for request in backend.asked))
     assert arms == ["auto", "yarn:4.5", "yarn:2.25", "yarn:1", "yarn:1.3"]
-    assert doing.asked[-1].arm == "auto"
+    assert backend.asked[-1].arm == "auto"
 
 
 def test_pairs_are_a_table_too(drive: Drive) -> None:
@@ -91,8 +91,8 @@ def test_blocks_are_copied(drive: Drive) -> None:
     drive(script, place="rope")
 
 
-def test_a_model_without_rotary_positions_says_so(drive: Drive, doing: FakeWork) -> None:
-    doing.problem = UsageError("this model has no rotary positions (learned)")
+def test_a_model_without_rotary_positions_says_so(drive: Drive, backend: FakeBackend) -> None:
+    backend.problem = UsageError("this model has no rotary positions (learned)")
 
     async def script(pilot: Pilot[None]) -> None:
         assert words(pilot, "#decision") == "✗ this model has no rotary positions (learned)"

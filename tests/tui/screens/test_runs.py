@@ -6,13 +6,13 @@ import json
 from pathlib import Path
 
 from tests.tui.conftest import Drive, press
-from tests.tui.doubles import OTHER_RUN, RUN, FakeWork
+from tests.tui.doubles import OTHER_RUN, RUN, FakeBackend
 from textual.pilot import Pilot
 from textual.widgets import Static
 
 from ropewalk.errors import RunStoreError
 from ropewalk.tui.screens.measure import MeasureScreen
-from ropewalk.tui.screens.modal import Sheet
+from ropewalk.tui.screens.modal import Modal
 from ropewalk.tui.widgets.record_list import RecordList
 
 
@@ -45,9 +45,9 @@ def test_runs_are_listed_filtered_and_looked_at(drive: Drive) -> None:
 def test_two_runs_stand_side_by_side(drive: Drive) -> None:
     async def script(pilot: Pilot[None]) -> str:
         await press(pilot, "c")
-        assert not isinstance(pilot.app.screen, Sheet)  # one is not two
+        assert not isinstance(pilot.app.screen, Modal)  # one is not two
         await press(pilot, "space", "down", "c")
-        assert isinstance(pilot.app.screen, Sheet)
+        assert isinstance(pilot.app.screen, Modal)
         return str(pilot.app.screen.query_one("#sheet Static", Static).content)
 
     lines = drive(script, place="runs").splitlines()
@@ -71,7 +71,7 @@ def test_a_run_leaves_as_a_file_of_any_kind(drive: Drive, tmp_path: Path) -> Non
     assert (tmp_path / f"{RUN.run_id}.md").is_file()
 
 
-def test_deleting_asks_first(drive: Drive, doing: FakeWork) -> None:
+def test_deleting_asks_first(drive: Drive, backend: FakeBackend) -> None:
     async def script(pilot: Pilot[None]) -> None:
         await press(pilot, "d")
         await press(pilot, "escape")
@@ -81,7 +81,7 @@ def test_deleting_asks_first(drive: Drive, doing: FakeWork) -> None:
         assert listed(pilot) == [OTHER_RUN.run_id]
 
     drive(script, place="runs")
-    assert list(doing.stored.kept) == [OTHER_RUN.run_id]
+    assert list(backend.stored.kept) == [OTHER_RUN.run_id]
 
 
 def test_a_run_opens_on_the_measure_screen(drive: Drive) -> None:
@@ -93,11 +93,11 @@ def test_a_run_opens_on_the_measure_screen(drive: Drive) -> None:
     drive(script, place="runs")
 
 
-def test_a_store_that_cannot_be_used_is_said(drive: Drive, doing: FakeWork) -> None:
+def test_a_store_that_cannot_be_used_is_said(drive: Drive, backend: FakeBackend) -> None:
     def refuse() -> tuple[()]:
         raise RunStoreError("the run store runs.sqlite3 cannot be used: database is locked")
 
-    doing.stored.runs = refuse  # type: ignore[method-assign]
+    backend.stored.runs = refuse  # type: ignore[method-assign]
 
     async def script(pilot: Pilot[None]) -> None:
         assert [toast.message for toast in pilot.app._notifications] == [

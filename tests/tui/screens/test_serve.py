@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.tui.conftest import Drive, press, settle, until
-from tests.tui.doubles import LOOKS, FakeWork
+from tests.tui.doubles import LOOKS, FakeBackend
 from textual.pilot import Pilot
 from textual.widgets import Static
 
@@ -34,7 +34,7 @@ async def serve(pilot: Pilot[None]) -> None:
     await until(pilot, lambda: len(view(pilot).moments) == LOOKS)
 
 
-def test_a_server_is_checked_started_watched_and_stopped(drive: Drive, doing: FakeWork) -> None:
+def test_a_server_is_checked_started_watched_and_stopped(drive: Drive, backend: FakeBackend) -> None:
     async def script(pilot: Pilot[None]) -> None:
         assert words(pilot, "#state").startswith("s starts vllm: fits, 32,768 tokens x 1 sequence")
         await serve(pilot)
@@ -52,7 +52,7 @@ def test_a_server_is_checked_started_watched_and_stopped(drive: Drive, doing: Fa
         assert words(pilot, "#state") == "○ stopped"
 
     drive(script, place="serve")
-    assert (doing.serving.started, doing.serving.stopped) == (1, 1)
+    assert (backend.serving.started, backend.serving.stopped) == (1, 1)
 
 
 def test_each_term_stands_beside_what_was_printed(drive: Drive) -> None:
@@ -88,14 +88,14 @@ def test_the_log_is_searched_as_one_types(drive: Drive) -> None:
     drive(script, place="serve")
 
 
-def test_a_failed_check_keeps_it_from_starting_unless_one_insists(drive: Drive, doing: FakeWork) -> None:
-    doing.serving.failing = "memory"
+def test_a_failed_check_keeps_it_from_starting_unless_one_insists(drive: Drive, backend: FakeBackend) -> None:
+    backend.serving.failing = "memory"
 
     async def script(pilot: Pilot[None]) -> None:
         await pilot.press("s")
         await until(pilot, lambda: view(pilot).state == "refused")
         assert "✗ memory  up to 36.00 GiB" in words(pilot, "#checks")
-        assert doing.serving.started == 0
+        assert backend.serving.started == 0
         await press(pilot, "F")
         assert isinstance(pilot.app.screen, AskSheet)
         await pilot.press("y")
@@ -104,11 +104,11 @@ def test_a_failed_check_keeps_it_from_starting_unless_one_insists(drive: Drive, 
         await until(pilot, lambda: view(pilot).state == "stopped")
 
     drive(script, place="serve")
-    assert doing.serving.started == 1
+    assert backend.serving.started == 1
 
 
-def test_an_engine_that_fails_says_its_own_last_words(drive: Drive, doing: FakeWork) -> None:
-    doing.serving.dies = "vllm ended with 1 while it started: no kernel image is available"
+def test_an_engine_that_fails_says_its_own_last_words(drive: Drive, backend: FakeBackend) -> None:
+    backend.serving.dies = "vllm ended with 1 while it started: no kernel image is available"
 
     async def script(pilot: Pilot[None]) -> None:
         await pilot.press("s")
@@ -119,7 +119,7 @@ def test_an_engine_that_fails_says_its_own_last_words(drive: Drive, doing: FakeW
     drive(script, place="serve")
 
 
-def test_what_does_not_fit_is_not_started(drive: Drive, doing: FakeWork) -> None:
+def test_what_does_not_fit_is_not_started(drive: Drive, backend: FakeBackend) -> None:
     async def script(pilot: Pilot[None]) -> None:
         app = pilot.app
         assert isinstance(app, RopewalkApp)
@@ -134,10 +134,10 @@ def test_what_does_not_fit_is_not_started(drive: Drive, doing: FakeWork) -> None
         assert "does not fit" in words(pilot, "#state")
 
     drive(script, place="serve")
-    assert doing.serving.ports == []
+    assert backend.serving.ports == []
 
 
-def test_the_port_may_be_chosen(drive: Drive, doing: FakeWork) -> None:
+def test_the_port_may_be_chosen(drive: Drive, backend: FakeBackend) -> None:
     async def script(pilot: Pilot[None]) -> None:
         pilot.app.screen.query_one("#port Input").focus()
         await press(pilot, *"70000", "enter")
@@ -147,29 +147,29 @@ def test_the_port_may_be_chosen(drive: Drive, doing: FakeWork) -> None:
         await serve(pilot)
 
     drive(script, place="serve")
-    assert doing.serving.ports == [7000]
+    assert backend.serving.ports == [7000]
 
 
-def test_quitting_asks_and_then_stops_what_runs(drive: Drive, doing: FakeWork) -> None:
+def test_quitting_asks_and_then_stops_what_runs(drive: Drive, backend: FakeBackend) -> None:
     async def script(pilot: Pilot[None]) -> None:
         await serve(pilot)
         await press(pilot, "q")
         assert isinstance(pilot.app.screen, AskSheet)
         await press(pilot, "n")
-        assert doing.serving.stopped == 0
+        assert backend.serving.stopped == 0
         assert view(pilot).state == "ready"
         await press(pilot, "q")
         await pilot.press("y")
-        await until(pilot, lambda: not pilot.app.is_running or doing.serving.stopped == 1)
+        await until(pilot, lambda: not pilot.app.is_running or backend.serving.stopped == 1)
 
     drive(script, place="serve")
-    assert doing.serving.stopped == 1
+    assert backend.serving.stopped == 1
 
 
-def test_nothing_is_left_running_however_it_ends(drive: Drive, doing: FakeWork) -> None:
+def test_nothing_is_left_running_however_it_ends(drive: Drive, backend: FakeBackend) -> None:
     async def script(pilot: Pilot[None]) -> None:
         await serve(pilot)
         pilot.app.exit()
 
     drive(script, place="serve")
-    assert doing.serving.stopped == 1
+    assert backend.serving.stopped == 1

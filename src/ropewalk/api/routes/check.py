@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from ropewalk.api.bodies import CheckBody, body_of
 from ropewalk.api.openapi import takes
-from ropewalk.api.state import UseState, answer
+from ropewalk.api.state import UseState, json_response
 from ropewalk.checking import CheckResult, check_command, model_source
 
 router = APIRouter(tags=["Plan"])
@@ -28,4 +28,4 @@ def check(body: Annotated[CheckBody, Depends(body_of(CheckBody))], state: UseSta
         inspection = state.sources.inspect_if_allowed(source) if source else None
     else:
         inspection = state.sources.inspect(body.checkpoint)
-    return answer(check_command(words, inspection=inspection, engine_version=body.engine_version))
+    return json_response(check_command(words, inspection=inspection, engine_version=body.engine_version))

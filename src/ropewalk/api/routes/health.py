@@ -11,7 +11,7 @@ from starlette.responses import PlainTextResponse, Response
 from ropewalk._version import __version__
 from ropewalk.api.metrics import MEDIA_TYPE
 from ropewalk.api.orders import MeasureOrder, ServeOrder
-from ropewalk.api.state import UseState, answer
+from ropewalk.api.state import UseState, json_response
 from ropewalk.serving.process.detached import detached_servers
 
 router = APIRouter(tags=["Watch"])
@@ -28,7 +28,7 @@ class Health:
 @router.get("/healthz", response_model=Health)
 async def healthz() -> Response:
     """Whether the service is alive; needs no token."""
-    return answer(Health())
+    return json_response(Health())
 
 
 @router.get("/metrics", response_class=PlainTextResponse)

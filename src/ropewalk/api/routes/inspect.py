@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from ropewalk.api.state import UseState, answer
+from ropewalk.api.state import UseState, json_response
 from ropewalk.inspector.records import Inspection
 
 router = APIRouter(tags=["Read a checkpoint"])
@@ -17,4 +17,4 @@ def inspect(checkpoint: str, state: UseState) -> Response:
 
     `checkpoint` is a path inside the folders of this service, or a Hub id where these are allowed.
     """
-    return answer(state.sources.inspect(checkpoint))
+    return json_response(state.sources.inspect(checkpoint))

@@ -9,9 +9,9 @@ from starlette.responses import Response
 
 from ropewalk.api.bodies import PlanBody, body_of
 from ropewalk.api.openapi import takes
-from ropewalk.api.state import UseState, answer
+from ropewalk.api.state import UseState, json_response
 from ropewalk.planner.records import Plan
-from ropewalk.serving.host.probe import plan_here
+from ropewalk.serving.host.probe import plan_for_host
 
 router = APIRouter(tags=["Plan"])
 
@@ -24,4 +24,4 @@ def plan(body: Annotated[PlanBody, Depends(body_of(PlanBody))], state: UseState)
     """
     read, request = state.sources.inspect, state.sources.allowed(body.request)
     here = state.surroundings.of(request.engine)
-    return answer(plan_here(read(body.checkpoint), request, here, read=read))
+    return json_response(plan_for_host(read(body.checkpoint), request, here, read=read))

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from ropewalk import core
-from ropewalk.api.state import UseState, answer
+from ropewalk.api.state import UseState, json_response
 from ropewalk.planner.records import Engine
 from ropewalk.planner.rope.table import RopeTable
 
@@ -26,4 +26,4 @@ def rope(
 
     Without `context_len` it is the length that was trained.
     """
-    return answer(core.rope(state.sources.inspect(checkpoint), context_len=context_len, engine=engine))
+    return json_response(core.rope(state.sources.inspect(checkpoint), context_len=context_len, engine=engine))

@@ -16,7 +16,7 @@ from ropewalk.api.orders import MeasureOrder
 from ropewalk.api.problems import wrong_input
 from ropewalk.api.resuming import order_of
 from ropewalk.api.sources import Sources
-from ropewalk.api.state import State, UseState, answer
+from ropewalk.api.state import State, UseState, json_response
 from ropewalk.api.streams import EventStream, follow, last_event_id, once, unless_gone
 from ropewalk.documents import RunList
 from ropewalk.errors import RunActiveError, UsageError
@@ -36,7 +36,7 @@ _OF_THE_ARM = {"context_len", "engine", "arm"}  # fields of PlanRequest that eve
 def runs(state: UseState) -> Response:
     """All runs, the newest first."""
     with RunStore(state.settings.store) as store:
-        return answer(RunList(str(store.path), store.runs()))
+        return json_response(RunList(str(store.path), store.runs()))
 
 
 @router.post("/v1/runs", status_code=202, response_model=Measurement, openapi_extra=takes(RunBody))
@@ -61,7 +61,7 @@ async def start_run(
 @router.get("/v1/runs/{run}", response_model=Measurement)
 def run(run: str, state: UseState) -> Response:
     """One run as it stands, finished or not; an id may be shortened."""
-    return answer(_load(state, run))
+    return json_response(_load(state, run))
 
 
 @router.delete("/v1/runs/{run}", status_code=204)
@@ -112,7 +112,7 @@ async def stop_run(run: str, state: UseState) -> Response:
     if job is not None:
         job.stop()
         await job.last()
-    return answer(await state.in_thread(_load, state, stored.run_id))
+    return json_response(await state.in_thread(_load, state, stored.run_id))
 
 
 def checked_settings(settings: MeasureSettings, sources: Sources) -> MeasureSettings:
@@ -142,7 +142,7 @@ def _checked_plan(plan: dict[str, Any], sources: Sources) -> dict[str, Any]:
 async def _begun(order: MeasureOrder, request: Request, state: State) -> Response:
     run_id = await unless_gone(request, state.jobs.measure(order))
     begun = await state.in_thread(_load, state, run_id)
-    return answer(begun, status=202, location=f"/v1/runs/{run_id}")
+    return json_response(begun, status=202, location=f"/v1/runs/{run_id}")
 
 
 def _load(state: State, run: str) -> Measurement:

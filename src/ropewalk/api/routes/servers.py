@@ -13,7 +13,7 @@ from ropewalk.api.jobs import record_of
 from ropewalk.api.openapi import takes
 from ropewalk.api.orders import ServeOrder
 from ropewalk.api.problems import RefusedError
-from ropewalk.api.state import UseState, answer
+from ropewalk.api.state import UseState, json_response
 from ropewalk.api.streams import EVENT_STREAM, EventStream, follow, unless_gone
 from ropewalk.documents import ServerList
 from ropewalk.errors import UsageError
@@ -30,7 +30,7 @@ router = APIRouter(tags=["Serve"])
 @router.get("/v1/servers", response_model=ServerList)
 def servers() -> Response:
     """The servers that were left running, by this service or by `ropewalk serve --detach`."""
-    return answer(ServerList(detached_servers()))
+    return json_response(ServerList(detached_servers()))
 
 
 @router.post(
@@ -63,13 +63,13 @@ async def start_server(
         record = record_of(await unless_gone(request, job.last()))
     finally:
         job.stop()
-    return answer(record, status=201, location=f"/v1/servers/{record['pid']}")
+    return json_response(record, status=201, location=f"/v1/servers/{record['pid']}")
 
 
 @router.get("/v1/servers/{server}", response_model=DetachedServer)
 def server(server: str) -> Response:
     """One of them, by its name, port or process id."""
-    return answer(_find(server))
+    return json_response(_find(server))
 
 
 @router.delete("/v1/servers/{server}", status_code=204)

@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from ropewalk.api.state import UseState, answer
+from ropewalk.api.state import UseState, json_response
 from ropewalk.documents import TensorList
 
 router = APIRouter(tags=["Read a checkpoint"])
@@ -19,7 +19,7 @@ def tensors(checkpoint: str, state: UseState, match: str = "*") -> Response:
     opened = state.sources.open(checkpoint)
     table = opened.tensors
     rows = [row for row, name in enumerate(table.names) if fnmatchcase(name, match)]
-    return answer(
+    return json_response(
         TensorList(
             source=opened.source,
             format=opened.format,

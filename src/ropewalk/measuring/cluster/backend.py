@@ -24,7 +24,8 @@ class Ended:
 
 
 class Backend(Protocol):
-    """Runs texts through :func:`ropewalk.measuring.cluster.node.run_task`; leaving it cancels what is left."""
+    """Runs texts through :func:`ropewalk.measuring.cluster.node.run_task`; leaving it cancels what is
+    left."""
 
     def __enter__(self) -> Self: ...
 

@@ -25,7 +25,7 @@ from ropewalk.measuring.store import RunStore
 from ropewalk.planner.records import Engine
 from ropewalk.serving.engines import pick_engine
 from ropewalk.serving.host.devices import find_devices
-from ropewalk.serving.host.probe import Here
+from ropewalk.serving.host.probe import Host
 from ropewalk.serving.records import ArmResult, EngineBuild, Measurement, NodeSeen, RunStatus, Trial
 
 OpenBackend = Callable[..., Backend]
@@ -62,7 +62,7 @@ def run_campaign(
         begun = begin(
             inspection,
             model=model,
-            here=Here(build, find_devices()),
+            here=Host(build, find_devices()),
             context_len=context_len,
             arms=arms,
             settings=settings,

@@ -32,7 +32,7 @@ class _Running:
 class LocalBackend:
     """One task at a time, so that each has the machine to itself.
 
-    A warden stands between, as it does before an engine: the task ends when this process does.
+    A supervisor stands between, as it does before an engine: the task ends when this process does.
     """
 
     def __init__(self) -> None:

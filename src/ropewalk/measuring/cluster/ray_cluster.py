@@ -16,7 +16,7 @@ from ropewalk.measuring.cluster.settings import Needs
 
 _CONNECT_SECONDS = 5.0
 _WAIT_SECONDS = 1.0
-_CANCEL_SECONDS = 10.0  # for a task to stop its server; then its worker is killed, and the warden does it
+_CANCEL_SECONDS = 10.0  # for a task to stop its server; then its worker is killed, and the supervisor does it
 
 
 def run_on_ray(text: str) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ropewalk.errors import UsageError
 from ropewalk.measuring.recall import words
-from ropewalk.measuring.recall.seeded_random import Dice
+from ropewalk.measuring.recall.seeded_random import SeededRandom
 from ropewalk.units import MIB
 
 # The five sentences of RULER's noise haystack (NVIDIA/RULER, scripts/data/synthetic/niah.py, Apache-2.0).
@@ -27,13 +27,13 @@ def sentences(haystack: str, *, seed: int) -> Iterator[str]:
     text is read from its start and ends where the file ends. Raises :class:`UsageError`.
     """
     if haystack == "prose":
-        return _prose(Dice(seed, "prose"))
+        return _prose(SeededRandom(seed, "prose"))
     if haystack == "noise":
         return cycle(NOISE)
     return iter(_text(Path(haystack)))
 
 
-def _prose(dice: Dice) -> Iterator[str]:
+def _prose(dice: SeededRandom) -> Iterator[str]:
     while True:
         yield dice.pick(_FORMS)(dice)
 
@@ -56,45 +56,45 @@ def _text(path: Path) -> list[str]:
     ]
 
 
-def _visit(dice: Dice) -> str:
+def _visit(dice: SeededRandom) -> str:
     return f"{dice.pick(words.TIMES)} {_person(dice)} {dice.pick(words.DEEDS)} {_thing(dice)} {_at(dice)}."
 
 
-def _scene(dice: Dice) -> str:
+def _scene(dice: SeededRandom) -> str:
     first, second = _person(dice), _person(dice)
     return f"{_capital(first)} waited for {second} {_at(dice)}, because {dice.pick(words.WEATHER)}."
 
 
-def _thought(dice: Dice) -> str:
+def _thought(dice: SeededRandom) -> str:
     return (
         f"{_capital(_person(dice))} thought that {dice.pick(words.THOUGHTS)}, and {dice.pick(words.DEEDS)} "
         f"{_thing(dice)}."
     )
 
 
-def _weather(dice: Dice) -> str:
+def _weather(dice: SeededRandom) -> str:
     return f"{dice.pick(words.TIMES)} {dice.pick(words.WEATHER)}, and {_person(dice)} stayed {_at(dice)}."
 
 
-def _pair(dice: Dice) -> str:
+def _pair(dice: SeededRandom) -> str:
     return (
         f"{_capital(_person(dice))} {dice.pick(words.DEEDS)} {_thing(dice)}, while {_person(dice)} "
         f"{dice.pick(words.DEEDS)} {_thing(dice)} {_at(dice)}."
     )
 
 
-_FORMS: tuple[Callable[[Dice], str], ...] = (_visit, _scene, _thought, _weather, _pair)
+_FORMS: tuple[Callable[[SeededRandom], str], ...] = (_visit, _scene, _thought, _weather, _pair)
 
 
-def _person(dice: Dice) -> str:
+def _person(dice: SeededRandom) -> str:
     return f"the {dice.pick(words.QUALITIES)} {dice.pick(words.PEOPLE)}"
 
 
-def _thing(dice: Dice) -> str:
+def _thing(dice: SeededRandom) -> str:
     return f"the {dice.pick(words.LOOKS)} {dice.pick(words.THINGS)}"
 
 
-def _at(dice: Dice) -> str:
+def _at(dice: SeededRandom) -> str:
     return f"{dice.pick(('near', 'behind', 'beside', 'at'))} the {dice.pick(words.PLACES)}"
 
 

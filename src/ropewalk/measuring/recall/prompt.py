@@ -15,7 +15,7 @@ from math import inf
 
 from ropewalk.errors import UsageError
 from ropewalk.measuring.recall.haystack import sentences
-from ropewalk.measuring.recall.seeded_random import Dice
+from ropewalk.measuring.recall.seeded_random import SeededRandom
 from ropewalk.measuring.recall.tasks import Draft, Question, Task
 from ropewalk.measuring.recall.vocabulary import Frame, Vocabulary
 from ropewalk.measuring.recall.words import FILLERS
@@ -57,7 +57,7 @@ class Builder:
         Raises :class:`UsageError` where the length has no room for the needles, or the user's text is
         too short for it or tells a value by itself.
         """
-        draft = task.draft(Dice(seed, task.name, length), depths)
+        draft = task.draft(SeededRandom(seed, task.name, length), depths)
         head = self.vocabulary.start(self.frame.before + draft.intro)
         tails = [self._tail(question) for question in draft.questions]
         needles = [self.vocabulary.sentence(needle.text) for needle in draft.needles]

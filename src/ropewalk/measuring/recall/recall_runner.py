@@ -32,7 +32,7 @@ class Answering(Tokenizing, Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Exam:
+class RecallRunner:
     """One arm's server under examination.
 
     ``identity`` is what decides an answer beside the prompt: weights, engine, rope, cache types, context.

@@ -9,7 +9,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-class Dice:
+class SeededRandom:
     """Draws from one seed. Only ``Random.random`` is used: the one sequence that Python guarantees."""
 
     def __init__(self, *seed: object) -> None:

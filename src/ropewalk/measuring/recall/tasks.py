@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ropewalk.errors import UsageError
-from ropewalk.measuring.recall.seeded_random import Dice
+from ropewalk.measuring.recall.seeded_random import SeededRandom
 from ropewalk.measuring.recall.words import KEYS
 
 _UPPER = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -66,7 +66,7 @@ class Task:
     """A kind of question. ``answer_tokens`` is room for every tokenizer seen, ``exact`` forbids rewording."""
 
     name: str
-    draft: Callable[[Dice, Sequence[float]], Draft]
+    draft: Callable[[SeededRandom, Sequence[float]], Draft]
     answer_tokens: int
     exact: bool = False
     has_depth: bool = True
@@ -80,7 +80,7 @@ def find_task(name: str) -> Task:
     return task
 
 
-def _numbers(dice: Dice, depths: Sequence[float], *, per_key: int = 1, distractors: int = 0) -> Draft:
+def _numbers(dice: SeededRandom, depths: Sequence[float], *, per_key: int = 1, distractors: int = 0) -> Draft:
     """One key for every depth with ``per_key`` values, and distractor keys anywhere."""
     keys = iter(dice.shuffled(KEYS))
     values = _distinct(lambda: dice.digits(7), len(depths) * (per_key + distractors))
@@ -111,19 +111,19 @@ def _ask_numbers(depth: float, key: str, values: tuple[str, ...], *, needle: int
     return Question(depth, text, opening, values, needle)
 
 
-def _single(dice: Dice, depths: Sequence[float]) -> Draft:
+def _single(dice: SeededRandom, depths: Sequence[float]) -> Draft:
     return _numbers(dice, depths)
 
 
-def _multikey(dice: Dice, depths: Sequence[float]) -> Draft:
+def _multikey(dice: SeededRandom, depths: Sequence[float]) -> Draft:
     return _numbers(dice, depths, distractors=NUM_DISTRACTORS)
 
 
-def _multivalue(dice: Dice, depths: Sequence[float]) -> Draft:
+def _multivalue(dice: SeededRandom, depths: Sequence[float]) -> Draft:
     return _numbers(dice, depths, per_key=NUM_VALUES)
 
 
-def _tracking(dice: Dice, depths: Sequence[float]) -> Draft:
+def _tracking(dice: SeededRandom, depths: Sequence[float]) -> Draft:
     """A chain of assignments for every depth; its hops are spread from there to the end."""
     names = _distinct(lambda: dice.text(_UPPER, 5), len(depths) * (NUM_HOPS + 1))
     unused = iter(names)
@@ -142,7 +142,7 @@ def _tracking(dice: Dice, depths: Sequence[float]) -> Draft:
     return Draft(intro, tuple(needles), tuple(questions), tuple(names))
 
 
-def _words(dice: Dice, depths: Sequence[float]) -> Draft:
+def _words(dice: SeededRandom, depths: Sequence[float]) -> Draft:
     """Ten common words, ten times as often as the rest; unlike RULER's, the counts grow with the length."""
     mixed = dice.shuffled(KEYS)
     common, rare = mixed[:NUM_COMMON], mixed[NUM_COMMON : NUM_COMMON * (COMMON_RATIO + 1)]
@@ -156,21 +156,21 @@ def _words(dice: Dice, depths: Sequence[float]) -> Draft:
     return Draft(intro, (), (question,), tuple(mixed), tuple(lines))
 
 
-def _uuid(dice: Dice, depths: Sequence[float]) -> Draft:
+def _uuid(dice: SeededRandom, depths: Sequence[float]) -> Draft:
     def draw() -> str:
         return "-".join(dice.text(_HEX, count) for count in (8, 4, 4, 4, 12))
 
     return _copies(dice, depths, what="code", values=_distinct(draw, len(depths)))
 
 
-def _json(dice: Dice, depths: Sequence[float]) -> Draft:
+def _json(dice: SeededRandom, depths: Sequence[float]) -> Draft:
     def draw() -> str:
         return f'{{"id": "{dice.text(_HEX, 6)}", "port": {dice.digits(4)}}}'
 
     return _copies(dice, depths, what="record", values=_distinct(draw, len(depths)))
 
 
-def _copies(dice: Dice, depths: Sequence[float], *, what: str, values: Sequence[str]) -> Draft:
+def _copies(dice: SeededRandom, depths: Sequence[float], *, what: str, values: Sequence[str]) -> Draft:
     keys = dice.shuffled(KEYS)[: len(depths)]
     needles = [
         Needle(depth, f"The {what} of {key} is {value}.")

@@ -16,12 +16,12 @@ from ropewalk.planner.caches import CacheType, find_cache_type
 from ropewalk.planner.engines import llama_server
 from ropewalk.planner.engines.llama_compute import Bounds, beside_logits, compute_buffer
 from ropewalk.planner.engines.llama_places import Place
-from ropewalk.planner.engines.llama_server import CACHE_TYPES, LlamaPricer
+from ropewalk.planner.engines.llama_server import CACHE_TYPES, LlamaMemoryModel
 from ropewalk.planner.engines.llama_slots import CELL_PAD, Slots, resolve_slots
 from ropewalk.planner.machine import Machine
 from ropewalk.planner.records import AdviceKind, MemoryTerm, PlanRequest, Traffic
 from ropewalk.planner.shape import ModelShape
-from ropewalk.planner.terms import Priced, estimate, with_places
+from ropewalk.planner.terms import MemoryEstimate, estimate, with_places
 from ropewalk.units import MIB
 
 FIT_TYPES = llama_server.FIT_TYPES
@@ -68,37 +68,37 @@ def slots_of(request: PlanRequest, context_len: int) -> Slots:
     )
 
 
-def pricer(shape: ModelShape, request: PlanRequest, machine: Machine) -> PythonPricer:
+def memory_model(shape: ModelShape, request: PlanRequest, machine: Machine) -> PythonMemoryModel:
     """Place the layers. Raises :class:`UsageError` as :func:`types_of` does."""
     types_of(shape, request, machine)
-    return PythonPricer(llama_server.pricer(shape, as_served(request), machine))
+    return PythonMemoryModel(llama_server.memory_model(shape, as_served(request), machine))
 
 
 @dataclass(frozen=True, slots=True)
-class PythonPricer:
+class PythonMemoryModel:
     """``llama`` prices what llama.cpp itself holds."""
 
-    llama: LlamaPricer
+    llama: LlamaMemoryModel
 
     @property
     def step(self) -> int:
         """Cells come in whole pads."""
         return CELL_PAD
 
-    def price(self, context_len: int, num_sequences: int) -> Priced:
+    def estimate_memory(self, context_len: int, num_sequences: int) -> MemoryEstimate:
         """All memory of a server for sequences of so many tokens, one at a time."""
         slots = slots_of(self.llama.request, context_len)
-        priced = self.llama.price(context_len, 1)
+        estimated = self.llama.estimate_memory(context_len, 1)
         devices = [
             replace(device, terms=self._terms(place, device.terms, slots))
-            for place, device in zip(self.llama.places, priced.devices, strict=True)
+            for place, device in zip(self.llama.places, estimated.devices, strict=True)
         ]
         places = [device.place for device in devices if device.place]
-        return replace(priced, devices=tuple(with_places(devices, places) if places else devices))
+        return replace(estimated, devices=tuple(with_places(devices, places) if places else devices))
 
-    def lacks_bytes(self, context_len: int, num_sequences: int) -> int:
-        """:attr:`Priced.lacks_bytes` of :meth:`price`."""
-        return self.price(context_len, num_sequences).lacks_bytes
+    def shortfall_bytes(self, context_len: int, num_sequences: int) -> int:
+        """:attr:`Priced.shortfall_bytes` of :meth:`estimate_memory`."""
+        return self.estimate_memory(context_len, num_sequences).shortfall_bytes
 
     def _terms(self, place: Place, terms: Sequence[MemoryTerm], slots: Slots) -> tuple[MemoryTerm, ...]:
         """llama.cpp's own, with logits for a whole batch where they are computed, and the library's."""

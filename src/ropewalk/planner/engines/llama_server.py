@@ -18,7 +18,7 @@ from ropewalk.planner.machine import Machine, device_of
 from ropewalk.planner.parallel import check_options
 from ropewalk.planner.records import AdviceKind, Basis, KvCache, MemoryTerm, PlanRequest, RankPlace, Traffic
 from ropewalk.planner.shape import ModelShape
-from ropewalk.planner.terms import DeviceMemory, Priced, cache_bytes, estimate, exact, with_places
+from ropewalk.planner.terms import DeviceMemory, MemoryEstimate, cache_bytes, estimate, exact, with_places
 from ropewalk.units import MIB, format_tokens
 
 # ggml block sizes, llama.cpp b11434 ggml/src/ggml-common.h; the types -ctk and -ctv take.
@@ -72,7 +72,7 @@ def usable_bytes(request: PlanRequest, machine: Machine) -> int | None:
     return request.memory_bytes
 
 
-def pricer(shape: ModelShape, request: PlanRequest, machine: Machine) -> LlamaPricer:
+def memory_model(shape: ModelShape, request: PlanRequest, machine: Machine) -> LlamaMemoryModel:
     """Place the layers. Raises :class:`UsageError` for a cache type that ggml has not, and for a split that
     is not one of the devices."""
     check_options(request, _OPTIONS)
@@ -80,7 +80,7 @@ def pricer(shape: ModelShape, request: PlanRequest, machine: Machine) -> LlamaPr
     on_gpu = device_of(request, machine, default="cpu") == "gpu" and request.gpu_layers != 0
     asked = request.gpus_per_node or request.tensor_parallel * request.pipeline_parallel
     spots = spots_of(request, asked if on_gpu else 0)
-    return LlamaPricer(
+    return LlamaMemoryModel(
         shape=shape,
         request=request,
         key=key,
@@ -99,7 +99,7 @@ def _draft_graph(shape: ModelShape) -> Graph | None:
 
 
 @dataclass(frozen=True, slots=True)
-class LlamaPricer:
+class LlamaMemoryModel:
     """What does not depend on length and number of sequences.
 
     ``rows`` are what one layer of each group keeps, ``places`` RPC servers, GPUs and, last, the host.
@@ -119,7 +119,7 @@ class LlamaPricer:
         """Cells come in whole pads."""
         return CELL_PAD
 
-    def price(self, context_len: int, num_sequences: int) -> Priced:
+    def estimate_memory(self, context_len: int, num_sequences: int) -> MemoryEstimate:
         """All memory of a server started for so many sequences of so many tokens."""
         slots = resolve_slots(
             context_len * num_sequences,
@@ -147,11 +147,11 @@ class LlamaPricer:
             num_blocks=slots.n_ctx,
             max_concurrency=slots.n_ctx / context_len if slots.unified else float(num_sequences),
         )
-        return Priced(devices, kv, logical.terms(num_sequences, state_bytes=state))
+        return MemoryEstimate(devices, kv, logical.terms(num_sequences, state_bytes=state))
 
-    def lacks_bytes(self, context_len: int, num_sequences: int) -> int:
-        """:attr:`Priced.lacks_bytes` of :meth:`price`."""
-        return self.price(context_len, num_sequences).lacks_bytes
+    def shortfall_bytes(self, context_len: int, num_sequences: int) -> int:
+        """:attr:`Priced.shortfall_bytes` of :meth:`estimate_memory`."""
+        return self.estimate_memory(context_len, num_sequences).shortfall_bytes
 
     def devices(self, slots: Slots) -> tuple[DeviceMemory, ...]:
         """The terms of every device and of the host."""

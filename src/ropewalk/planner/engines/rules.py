@@ -10,10 +10,10 @@ from ropewalk.planner.caches import CacheType
 from ropewalk.planner.machine import Machine
 from ropewalk.planner.records import AdviceKind, PlanRequest, Traffic
 from ropewalk.planner.shape import ModelShape
-from ropewalk.planner.terms import Priced
+from ropewalk.planner.terms import MemoryEstimate
 
 
-class Pricer(Protocol):
+class MemoryModel(Protocol):
     """The memory of one model on one engine, as a function of length and number of sequences."""
 
     @property
@@ -21,7 +21,7 @@ class Pricer(Protocol):
         """Tokens that the engine rounds a context to, mostly."""
         ...
 
-    def price(self, context_len: int, num_sequences: int) -> Priced:
+    def estimate_memory(self, context_len: int, num_sequences: int) -> MemoryEstimate:
         """All memory for so many sequences of so many tokens.
 
         Never falls as either grows, but for a few rows of llama.cpp's compute buffer where more slots
@@ -29,7 +29,7 @@ class Pricer(Protocol):
         """
         ...
 
-    def lacks_bytes(self, context_len: int, num_sequences: int) -> int:
+    def shortfall_bytes(self, context_len: int, num_sequences: int) -> int:
         """What the tightest device is short of, negative for what it has to spare; needs a budget."""
         ...
 
@@ -53,7 +53,7 @@ class EngineRules(Protocol):
         """The cache types of keys and values. Raises :class:`UsageError` for one it does not have."""
         ...
 
-    def pricer(self, shape: ModelShape, request: PlanRequest, machine: Machine) -> Pricer:
+    def memory_model(self, shape: ModelShape, request: PlanRequest, machine: Machine) -> MemoryModel:
         """Everything that does not depend on length and number of sequences, worked out once."""
         ...
 

@@ -16,7 +16,7 @@ from ropewalk.planner.machine import DeviceKind, Machine, device_of
 from ropewalk.planner.parallel import check_options, check_tensor_parallel, heads_per_rank, pipeline_stages
 from ropewalk.planner.records import AdviceKind, KvCache, MemoryTerm, PlanRequest, RankPlace, Traffic
 from ropewalk.planner.shape import ModelShape
-from ropewalk.planner.terms import DeviceMemory, Priced, cache_bytes, estimate, exact, with_places
+from ropewalk.planner.terms import DeviceMemory, MemoryEstimate, cache_bytes, estimate, exact, with_places
 from ropewalk.planner.weights import stage_weights, weights_term
 from ropewalk.units import MIB
 
@@ -67,14 +67,14 @@ def findings(shape: ModelShape, request: PlanRequest, machine: Machine) -> list[
     return []
 
 
-def pricer(shape: ModelShape, request: PlanRequest, machine: Machine) -> TransformersPricer:
+def memory_model(shape: ModelShape, request: PlanRequest, machine: Machine) -> TransformersMemoryModel:
     """Raises :class:`UsageError` where ranks or stages do not divide the model."""
     check_options(request, frozenset())
     check_tensor_parallel(shape, request.tensor_parallel)
     key, _ = types_of(shape, request, machine)
     stages = pipeline_stages(shape.num_layers, request.pipeline_parallel)
     weights = stage_weights(shape, stages, request.tensor_parallel)
-    return TransformersPricer(
+    return TransformersMemoryModel(
         shape=shape,
         request=request,
         device=device_of(request, machine, default="gpu"),
@@ -108,7 +108,7 @@ def prefill_activations(shape: ModelShape, tokens: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class TransformersPricer:
+class TransformersMemoryModel:
     """What does not depend on length and number of sequences."""
 
     shape: ModelShape
@@ -125,7 +125,7 @@ class TransformersPricer:
         """Nothing is rounded."""
         return 1
 
-    def price(self, context_len: int, num_sequences: int) -> Priced:
+    def estimate_memory(self, context_len: int, num_sequences: int) -> MemoryEstimate:
         """All sequences are prefilled at once, as one padded batch."""
         beside = self._beside(context_len, num_sequences)
         ranks = self.request.tensor_parallel
@@ -149,7 +149,7 @@ class TransformersPricer:
             num_blocks=context_len * num_sequences,
             max_concurrency=float(num_sequences),
         )
-        return Priced(tuple(devices), kv, logical.terms(num_sequences, state_bytes=state))
+        return MemoryEstimate(tuple(devices), kv, logical.terms(num_sequences, state_bytes=state))
 
     def _place(self, rank: int) -> RankPlace:
         stage, shard = divmod(rank, self.request.tensor_parallel)
@@ -157,9 +157,9 @@ class TransformersPricer:
         embedding = stage == 0 or (last and not self.shape.weights.output_head)
         return RankPlace(0, 0, stage, shard, embedding, last, budget_bytes=self.usable_bytes)
 
-    def lacks_bytes(self, context_len: int, num_sequences: int) -> int:
-        """:attr:`Priced.lacks_bytes` of :meth:`price`."""
-        return self.price(context_len, num_sequences).lacks_bytes
+    def shortfall_bytes(self, context_len: int, num_sequences: int) -> int:
+        """:attr:`Priced.shortfall_bytes` of :meth:`estimate_memory`."""
+        return self.estimate_memory(context_len, num_sequences).shortfall_bytes
 
     def _weights(self, number: int) -> list[MemoryTerm]:
         terms = [weights_term(self.shape, self.weights[number], source="sum of the tensors")]

@@ -27,7 +27,7 @@ from ropewalk.planner.machine import DeviceKind, Machine, device_of
 from ropewalk.planner.parallel import check_options, pipeline_stages, replica_sequences
 from ropewalk.planner.records import Basis, KvCache, MemoryTerm, PlanRequest, RankPlace
 from ropewalk.planner.shape import ModelShape
-from ropewalk.planner.terms import CACHES, DeviceMemory, Priced, cache_bytes, exact, with_places
+from ropewalk.planner.terms import CACHES, DeviceMemory, MemoryEstimate, cache_bytes, exact, with_places
 from ropewalk.planner.weights import StageWeights, stage_weights, weights_term
 from ropewalk.units import GIB, format_bytes
 
@@ -119,7 +119,7 @@ def batched_tokens(
     return min(default, sequences * (context_len or request.context_len))
 
 
-def pricer(shape: ModelShape, request: PlanRequest, machine: Machine) -> VllmPricer:
+def memory_model(shape: ModelShape, request: PlanRequest, machine: Machine) -> VllmMemoryModel:
     """Work out the pool and the ranks. Raises :class:`UsageError` where vLLM would refuse the ranks."""
     check_options(request, _OPTIONS)
     check_ranks(shape, request)
@@ -139,7 +139,7 @@ def pricer(shape: ModelShape, request: PlanRequest, machine: Machine) -> VllmPri
     whole = replace(paging, tensor_parallel=1)
     states = [group for group in shape.layers if group.state]
     kinds = kinds_of(shape, request, _budgets(request, machine))
-    return VllmPricer(
+    return VllmMemoryModel(
         shape=shape,
         request=request,
         machine=machine,
@@ -176,7 +176,7 @@ class _Step:
 
 
 @dataclass(frozen=True, slots=True)
-class VllmPricer:
+class VllmMemoryModel:
     """What does not depend on length and number of sequences.
 
     ``kinds`` has every rank, ``alike`` each kind once.
@@ -221,7 +221,7 @@ class VllmPricer:
         batched = batched_tokens(self.request, self.machine, context_len=context_len)
         return self.pool.request_blocks(context_len, self.in_flight(context_len, batched))
 
-    def price(self, context_len: int, num_sequences: int) -> Priced:
+    def estimate_memory(self, context_len: int, num_sequences: int) -> MemoryEstimate:
         """The pool holds every sequence's blocks and the one block that vLLM never hands out."""
         step = self._step(context_len, num_sequences)
         terms = {kind: self._terms(kind, step) for kind in self.alike}
@@ -232,14 +232,15 @@ class VllmPricer:
         if len(devices) > 1:
             devices = with_places(devices, self._with_blocks(terms))
         logical = self._logical(context_len)
-        return Priced(
+        return MemoryEstimate(
             tuple(devices),
             self._kv(logical, devices, sum(step.blocks), num_sequences),
             logical.terms(num_sequences, state_bytes=self.sequence_state_bytes),
         )
 
-    def lacks_bytes(self, context_len: int, num_sequences: int) -> int:
-        """:attr:`Priced.lacks_bytes` of :meth:`price`, for the price of one rank of each kind."""
+    def shortfall_bytes(self, context_len: int, num_sequences: int) -> int:
+        """:attr:`Priced.shortfall_bytes` of :meth:`estimate_memory`, for the price of one rank of each
+        kind."""
         step = self._step(context_len, num_sequences)
         return max(
             sum(term.high_bytes for term in self._terms(kind, step)) - kind.usable_bytes

@@ -13,7 +13,7 @@ from ropewalk.serving.engines.llama_cpp import launch as llama_server
 from ropewalk.serving.engines.llama_cpp_python import launch as llama_cpp_python
 from ropewalk.serving.engines.vllm import launch as vllm
 from ropewalk.serving.records import EngineBuild, LaunchSpec
-from ropewalk.serving.topology import HERE, Spread
+from ropewalk.serving.topology import SINGLE_NODE, Topology
 
 __all__ = [
     "Adapter",
@@ -47,7 +47,7 @@ def launch_spec(
     host: str = "127.0.0.1",
     port: int | None = None,
     threads: int | None = None,
-    spread: Spread = HERE,
+    spread: Topology = SINGLE_NODE,
 ) -> LaunchSpec:
     """Everything needed to start the planned server; ``model`` is the planned checkpoint by default.
 
@@ -71,7 +71,7 @@ def launch_spec(
         port=adapter.DEFAULT_PORT if port is None else port,
         threads=threads,
     )
-    return adapter.over_nodes(spec, spread, num_nodes=plan.request.nodes)
+    return adapter.distribute(spec, spread, num_nodes=plan.request.nodes)
 
 
 def command_of(spec: LaunchSpec) -> str:
@@ -79,7 +79,7 @@ def command_of(spec: LaunchSpec) -> str:
     return adapter_of(spec.build).command_of(spec)
 
 
-def launch_record(plan: Plan, *, build: EngineBuild | None = None, spread: Spread = HERE) -> Plan:
+def launch_record(plan: Plan, *, build: EngineBuild | None = None, spread: Topology = SINGLE_NODE) -> Plan:
     """The plan with its ``launch``: the command for ``build``, else for the engine found here, else for one
     that is not.
 

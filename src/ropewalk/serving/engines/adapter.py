@@ -10,7 +10,7 @@ from ropewalk.findings import Finding
 from ropewalk.planner.records import Plan
 from ropewalk.serving.client import ServerClient
 from ropewalk.serving.records import EngineBuild, LaunchSpec
-from ropewalk.serving.topology import Spread
+from ropewalk.serving.topology import Topology
 
 
 class Adapter(Protocol):
@@ -32,7 +32,7 @@ class Adapter(Protocol):
     ) -> LaunchSpec:
         """The plan as the engine's arguments."""
 
-    def over_nodes(self, spec: LaunchSpec, spread: Spread, *, num_nodes: int) -> LaunchSpec:
+    def distribute(self, spec: LaunchSpec, spread: Topology, *, num_nodes: int) -> LaunchSpec:
         """The launch of one server as that of several machines; unchanged where there is one."""
 
     def launch_findings(self, plan: Plan) -> tuple[Finding, ...]:

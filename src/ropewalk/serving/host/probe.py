@@ -17,33 +17,33 @@ from ropewalk.planner.records import LLAMA_CPP, Engine, Plan, PlanRequest
 from ropewalk.serving.engines import launch_record, pick_engine, with_devices
 from ropewalk.serving.host.devices import Device, find_devices
 from ropewalk.serving.records import EngineBuild
-from ropewalk.serving.topology import HERE, Spread
+from ropewalk.serving.topology import SINGLE_NODE, Topology
 
 Read = Callable[[str], Inspection]
 
 
 @dataclass(frozen=True, slots=True)
-class Here:
+class Host:
     """The engine that would serve on this machine, None where there is none, and its devices."""
 
     build: EngineBuild | None
     devices: tuple[Device, ...]
 
 
-def look_here(engine: Engine, *, path: str | None = None) -> Here:
+def probe_host(engine: Engine, *, path: str | None = None) -> Host:
     """Find the engine, at ``path`` if given, and the devices that it can use.
 
     Raises :class:`EngineMissingError` where ``path`` is no such engine.
     """
     try:
-        return here_for(pick_engine(engine, path=path))
+        return host_for(pick_engine(engine, path=path))
     except EngineMissingError:
         if path is not None:
             raise
-        return here_for(None)
+        return host_for(None)
 
 
-def here_for(build: EngineBuild | None) -> Here:
+def host_for(build: EngineBuild | None) -> Host:
     """The devices of this machine, GPUs only where this engine can use them.
 
     llama.cpp is asked for its devices, which takes a moment; of vLLM the build says it.
@@ -51,7 +51,7 @@ def here_for(build: EngineBuild | None) -> Here:
     devices = find_devices()
     if build is not None and len(devices) > 1 and not _uses_gpus(build):
         devices = tuple(device for device in devices if device.kind == "cpu")
-    return Here(build, devices)
+    return Host(build, devices)
 
 
 def _read(source: str) -> Inspection:
@@ -72,13 +72,13 @@ def companions(request: PlanRequest, *, read: Read = _read) -> Companions:
     return {"draft": draft, "projector": projector}
 
 
-def plan_here(
+def plan_for_host(
     inspection: Inspection,
     request: PlanRequest,
-    here: Here,
+    here: Host,
     *,
     calibration: Calibration | None = None,
-    spread: Spread = HERE,
+    spread: Topology = SINGLE_NODE,
     read: Read = _read,
 ) -> Plan:
     """Plan for what is here, with the command for it.
@@ -101,15 +101,15 @@ def plan_here(
     return launch_record(plan, build=here.build, spread=spread)
 
 
-def machine_of(request: PlanRequest, here: Here) -> Machine:
+def machine_of(request: PlanRequest, here: Host) -> Machine:
     """What is known of the device that is planned for; nothing where it is not of this machine."""
-    device = device_here(request, here)
+    device = host_device(request, here)
     if device is None:
         return Machine()
     return Machine(kind=device.kind, memory_bytes=device.memory_bytes, free_bytes=device.free_bytes)
 
 
-def device_here(request: PlanRequest, here: Here) -> Device | None:
+def host_device(request: PlanRequest, here: Host) -> Device | None:
     """The device that is planned for; None where it is not of this machine, or has less than the budget."""
     device = _device(request, here)
     budget = max(request.node_memory_bytes, default=request.memory_bytes or 0)
@@ -118,7 +118,7 @@ def device_here(request: PlanRequest, here: Here) -> Device | None:
     return device
 
 
-def _device(request: PlanRequest, here: Here) -> Device | None:
+def _device(request: PlanRequest, here: Host) -> Device | None:
     if request.device != "auto":
         wanted = "cuda:0" if request.device in ("cuda", "gpu") else request.device
         return next((device for device in here.devices if device.id == wanted), None)

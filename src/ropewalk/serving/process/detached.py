@@ -10,27 +10,27 @@ from typing import TYPE_CHECKING
 
 from ropewalk import jsonio
 from ropewalk.errors import EngineTimeoutError, UsageError
-from ropewalk.serving.process.processes import birth, descendants, is_alive, send, wait_until
+from ropewalk.serving.process.processes import descendants, is_alive, send, start_time, wait_until
 
 if TYPE_CHECKING:
     from ropewalk.serving.launcher import RunningServer
 
-_STOP_SECONDS = 30.0  # the warden kills what has not stopped after its own grace
+_STOP_SECONDS = 30.0  # the supervisor kills what has not stopped after its own grace
 
 
 @dataclass(frozen=True, slots=True)
 class DetachedServer:
     """A server that outlives the command that started it.
 
-    ``warden_pid`` and ``warden_birth`` name the process that watches it for good; ``started`` is UTC in
-    ISO 8601. ``nodes`` are the addresses of a group, which ends and is stopped as one.
+    ``supervisor_pid`` and ``supervisor_start_time`` name the process that watches it for good; ``started`` is
+    UTC in ISO 8601. ``nodes`` are the addresses of a group, which ends and is stopped as one.
     """
 
     name: str
     base_url: str
     pid: int
-    warden_pid: int
-    warden_birth: str
+    supervisor_pid: int
+    supervisor_start_time: str
     command: str
     context_len: int
     log_path: str
@@ -59,8 +59,8 @@ def leave_running(server: RunningServer) -> DetachedServer:
         name=server.report.model_name,
         base_url=server.base_url,
         pid=server.pid,
-        warden_pid=server.warden_pid,
-        warden_birth=birth(server.warden_pid) or "",
+        supervisor_pid=server.supervisor_pid,
+        supervisor_start_time=start_time(server.supervisor_pid) or "",
         command=command_of(server.spec),
         context_len=server.report.context_len,
         log_path=str(server.log_path.absolute()),
@@ -70,7 +70,7 @@ def leave_running(server: RunningServer) -> DetachedServer:
     path = _path(record)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(jsonio.dumps(record))
-    server.let_go()
+    server.detach_process()
     return record
 
 
@@ -110,12 +110,12 @@ def find_detached(wanted: str | None = None) -> DetachedServer:
 def stop_detached(server: DetachedServer) -> None:
     """Stop it and all of its processes. Raises :class:`EngineTimeoutError` where it cannot be ended."""
     if _runs(server):
-        send([server.warden_pid], signal.SIGTERM)
+        send([server.supervisor_pid], signal.SIGTERM)
         if not _gone(server):
-            send([*descendants(server.warden_pid), server.warden_pid], signal.SIGKILL)
+            send([*descendants(server.supervisor_pid), server.supervisor_pid], signal.SIGKILL)
             if not _gone(server):
                 raise EngineTimeoutError(
-                    f"process {server.warden_pid} does not end", where={"pid": server.warden_pid}
+                    f"process {server.supervisor_pid} does not end", where={"pid": server.supervisor_pid}
                 )
     _path(server).unlink(missing_ok=True)
 
@@ -125,9 +125,11 @@ def _gone(server: DetachedServer) -> bool:
 
 
 def _runs(server: DetachedServer) -> bool:
-    """Whether its warden does: the id alone could be another process's by now."""
-    return is_alive(server.warden_pid) and birth(server.warden_pid) == server.warden_birth
+    """Whether its supervisor does: the id alone could be another process's by now."""
+    return (
+        is_alive(server.supervisor_pid) and start_time(server.supervisor_pid) == server.supervisor_start_time
+    )
 
 
 def _path(server: DetachedServer) -> Path:
-    return servers_dir() / f"{server.warden_pid}.json"
+    return servers_dir() / f"{server.supervisor_pid}.json"

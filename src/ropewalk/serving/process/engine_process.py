@@ -1,4 +1,4 @@
-"""One engine as a process of ours, with the warden between: started, watched, ended with all it began."""
+"""One engine as a process of ours, with the supervisor between: started, watched, ended with all it began."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ropewalk.errors import EngineError, EngineFailedError
-from ropewalk.serving.process.processes import descendants, in_words, send
+from ropewalk.serving.process.processes import descendants, describe_exit_status, send
 from ropewalk.serving.process.supervisor import KILL_SECONDS
 
 _WARDEN = (
@@ -20,7 +20,7 @@ _WARDEN = (
     "-m",
     "ropewalk.serving.process.supervisor",
 )  # -P: not from the working folder
-_SLACK_SECONDS = 10.0  # for the warden itself on a busy machine
+_SLACK_SECONDS = 10.0  # for the supervisor itself on a busy machine
 
 
 class EngineProcess:
@@ -43,7 +43,7 @@ class EngineProcess:
         self._patience = grace_seconds + KILL_SECONDS + _SLACK_SECONDS
         _begin_log(log_path, command or argv)
         with log_path.open("ab") as log:
-            self._warden = subprocess.Popen(
+            self._supervisor = subprocess.Popen(
                 [*_WARDEN, str(grace_seconds), *argv],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -60,44 +60,45 @@ class EngineProcess:
 
     def ended(self) -> str | None:
         """How the engine ended, in words; None while it runs."""
-        status = self._warden.poll()
-        return None if status is None else in_words(status)
+        status = self._supervisor.poll()
+        return None if status is None else describe_exit_status(status)
 
     def wait(self, seconds: float) -> bool:
         """Wait at most so long for the engine to end by itself; whether it did."""
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._warden.wait(seconds)
-        return self._warden.poll() is not None
+            self._supervisor.wait(seconds)
+        return self._supervisor.poll() is not None
 
     @property
-    def warden_pid(self) -> int:
+    def supervisor_pid(self) -> int:
         """The process that watches the engine; SIGTERM to it stops both."""
-        return self._warden.pid
+        return self._supervisor.pid
 
-    def let_go(self) -> None:
+    def detach_process(self) -> None:
         """Leave the engine running when this process ends."""
-        if self._warden.stdin:
-            self._warden.stdin.write("\n")
-            self._warden.stdin.flush()
+        if self._supervisor.stdin:
+            self._supervisor.stdin.write("\n")
+            self._supervisor.stdin.flush()
 
     def stop(self) -> None:
         """End the engine and every process that it began; returns when none is left."""
-        for pipe in (self._warden.stdin, self._warden.stdout):
+        for pipe in (self._supervisor.stdin, self._supervisor.stdout):
             if pipe:
                 pipe.close()
-        self._warden.terminate()
+        self._supervisor.terminate()
         try:
-            self._warden.wait(self._patience)
+            self._supervisor.wait(self._patience)
         except subprocess.TimeoutExpired:
-            send((*descendants(self._warden.pid), self._warden.pid), signal.SIGKILL)
-            self._warden.wait()
+            send((*descendants(self._supervisor.pid), self._supervisor.pid), signal.SIGKILL)
+            self._supervisor.wait()
 
     def _started(self, log_path: Path) -> int:
-        said = self._warden.stdout.readline() if self._warden.stdout else ""
+        said = self._supervisor.stdout.readline() if self._supervisor.stdout else ""
         word, _, rest = said.strip().partition(" ")
         if word != "started":
             raise EngineFailedError(
-                f"the engine cannot be started: {rest or 'its warden ended'}", where={"log": str(log_path)}
+                f"the engine cannot be started: {rest or 'its supervisor ended'}",
+                where={"log": str(log_path)},
             )
         return int(rest)
 

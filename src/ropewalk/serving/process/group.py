@@ -1,10 +1,10 @@
 """The nodes of one server that are started from here, as one process: when one ends, all end.
 
-Run as ``python -P -m ropewalk.serving.process.group GRACE_SECONDS MEMBERS`` in the place of an engine, under the
-warden, so that its end, a detached start and an owner that is killed are matters of the warden. ``MEMBERS``
-is JSON. An engine's own word on a lost node cannot be relied on: vLLM's first node ends with status 0 when
-another one is killed, and the rest wait on (0.32.0). So every node is watched, and the first that was lost
-is named in the group's log.
+Run as ``python -P -m ropewalk.serving.process.group GRACE_SECONDS MEMBERS`` in the place of an engine, under
+the supervisor, so that its end, a detached start and an owner that is killed are matters of the supervisor.
+``MEMBERS`` is JSON. An engine's own word on a lost node cannot be relied on: vLLM's first node ends with
+status 0 when another one is killed, and the rest wait on (0.32.0). So every node is watched, and the first
+that was lost is named in the group's log.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from ropewalk.serving.process.processes import in_words, wait_until
+from ropewalk.serving.process.processes import describe_exit_status, wait_until
 from ropewalk.serving.process.supervisor import STOP_SIGNALS, die_with_parent, signal_pipe
 
 CAUSE_SECONDS = 2.0  # between a node that ends in peace and the one whose death it noticed
@@ -130,7 +130,7 @@ def _wait(started: Sequence[_Started], signals: int) -> Member | None:
         ended = next((one for one in started if one[1].poll() is not None), None)
         if ended:
             member, process = _cause(ended, started)
-            return _tell(member, f"ended {in_words(process.returncode)}")
+            return _tell(member, f"ended {describe_exit_status(process.returncode)}")
         select.select([signals], [], [])
         if STOP_SIGNALS & set(os.read(signals, 64)):
             return None
@@ -147,7 +147,7 @@ def _cause(first: _Started, started: Sequence[_Started]) -> _Started:
 
 
 def _end(processes: Sequence[subprocess.Popen[bytes]], grace_seconds: float) -> None:
-    """Ask all that run to stop, and wait; what is left then is the warden's."""
+    """Ask all that run to stop, and wait; what is left then is the supervisor's."""
     for process in processes:
         if process.stdin:
             process.stdin.close()

@@ -1,8 +1,8 @@
-"""What stays where ropewalk and its warden were both killed: found by a mark, cleared when asked to.
+"""What stays where ropewalk and its supervisor were both killed: found by a mark, cleared when asked to.
 
-The warden marks the environment of the engine with its own process, and whatever the engine begins inherits
-the mark: a marked process whose warden is gone belongs to nobody. Only Linux shows the environment of a
-process; elsewhere none is found. A temporary copy carries its owner in the folder's name.
+The supervisor marks the environment of the engine with its own process, and whatever the engine begins
+inherits the mark: a marked process whose supervisor is gone belongs to nobody. Only Linux shows the
+environment of a process; elsewhere none is found. A temporary copy carries its owner in the folder's name.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ropewalk.serving.process.holders import LargeProcess, process_of
-from ropewalk.serving.process.processes import is_alive, lives, send, wait_until
+from ropewalk.serving.process.processes import is_alive, is_running, send, wait_until
 from ropewalk.serving.process.supervisor import MARK
 from ropewalk.units import format_bytes
 
@@ -69,7 +69,7 @@ def _processes() -> Iterator[LargeProcess]:
         return
     for name in os.listdir("/proc"):
         mark = _mark_of(int(name)) if name.isdigit() else None
-        if mark and not lives(mark) and is_alive(int(name)):
+        if mark and not is_running(mark) and is_alive(int(name)):
             yield process_of(int(name))
 
 
@@ -85,5 +85,5 @@ def _mark_of(pid: int) -> str | None:
 def _copies() -> Iterator[Path]:
     for folder in Path(tempfile.gettempdir()).glob("ropewalk-*"):
         match = _COPY.fullmatch(folder.name)
-        if match and not lives(match[1]) and folder.lstat().st_uid == os.getuid():
+        if match and not is_running(match[1]) and folder.lstat().st_uid == os.getuid():
             yield folder

@@ -1,6 +1,7 @@
 """Processes as the operating system lists them: who descends from whom, and how to end them all.
 
-The warden imports this and starts before every engine, so only what costs next to nothing is imported here.
+The supervisor imports this and starts before every engine, so only what costs next to nothing is imported
+here.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def is_alive(pid: int) -> bool:
     return True
 
 
-def birth(pid: int) -> str | None:
+def start_time(pid: int) -> str | None:
     """When the process began, in the system's own form: with the id it names one process for good."""
     if _LINUX:
         fields = _stat(pid)
@@ -51,19 +52,19 @@ def birth(pid: int) -> str | None:
     return listing.stdout.strip() or None
 
 
-def own_mark() -> str:
+def process_token() -> str:
     """This process, named for good in one word: its id and when it began."""
     return f"{os.getpid()}-{_moment(os.getpid())}"
 
 
-def lives(mark: str) -> bool:
-    """Whether the process of an :func:`own_mark` still runs."""
+def is_running(mark: str) -> bool:
+    """Whether the process of an :func:`process_token` still runs."""
     pid, _, began = mark.partition("-")
     return pid.isdigit() and is_alive(int(pid)) and _moment(int(pid)) == began
 
 
 def _moment(pid: int) -> str:
-    return "".join(filter(str.isalnum, birth(pid) or ""))
+    return "".join(filter(str.isalnum, start_time(pid) or ""))
 
 
 def send(pids: Iterable[int], number: signal.Signals) -> None:
@@ -83,7 +84,7 @@ def wait_until(happened: Callable[[], bool], seconds: float) -> bool:
     return has_happened
 
 
-def in_words(status: int) -> str:
+def describe_exit_status(status: int) -> str:
     """An exit status for a person; a signal is told by -n (of a child) or 128 + n (as a shell has it)."""
     number = status - 128 if status > 128 else -status
     if number <= 0:

@@ -1,12 +1,13 @@
 """Stands between ropewalk and an engine, and ends the engine when either of them goes.
 
-Run as ``python -P -m ropewalk.serving.process.supervisor GRACE_SECONDS PROGRAM ARGUMENT...``. Standard input is a pipe
-whose other end the owner holds; its end means that the owner is gone, however it went: ``SIGKILL``
-included, on every system, and without regard to the owner's threads (Linux's own parent-death signal
-follows the thread that started the child, not the process). An owner that wants to go and leave the engine
-running writes a byte first. On Linux the warden adopts what the engine leaves behind, so that workers which
-outlive their server are ended too (vllm-project/vllm#55510). A warden that is itself killed takes the engine
-along there; what the engine began is then found by its mark, see :mod:`ropewalk.serving.process.leftovers`.
+Run as ``python -P -m ropewalk.serving.process.supervisor GRACE_SECONDS PROGRAM ARGUMENT...``. Standard input
+is a pipe whose other end the owner holds; its end means that the owner is gone, however it went: ``SIGKILL``
+included, on every system, and without regard to the owner's threads (Linux's own parent-death signal follows
+the thread that started the child, not the process). An owner that wants to go and leave the engine running
+writes a byte first. On Linux the supervisor adopts what the engine leaves behind, so that workers which
+outlive their server are ended too (vllm-project/vllm#55510). A supervisor that is itself killed takes the
+engine along there; what the engine began is then found by its mark, see
+:mod:`ropewalk.serving.process.leftovers`.
 
 The one line on standard output is ``started PID`` or ``failed REASON``; the exit status is the engine's,
 128 + n where signal n ended it.
@@ -22,9 +23,9 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 
-from ropewalk.serving.process.processes import descendants, is_alive, own_mark, send, wait_until
+from ropewalk.serving.process.processes import descendants, is_alive, process_token, send, wait_until
 
-MARK = "ROPEWALK_WARDEN"  # in the environment of all that the engine begins
+MARK = "ROPEWALK_SUPERVISOR"  # in the environment of all that the engine begins
 KILL_SECONDS = 5.0  # how long a killed process may take to leave the process table
 _TERM_SECONDS = 1.0  # workers that outlive their server had its word to stop already
 STOP_SIGNALS = {signal.SIGTERM, signal.SIGINT}
@@ -42,7 +43,7 @@ def main(arguments: Sequence[str]) -> int:
             argv,
             stdin=subprocess.DEVNULL,
             stdout=sys.stderr,
-            env={**os.environ, MARK: own_mark()},
+            env={**os.environ, MARK: process_token()},
             start_new_session=True,
             preexec_fn=die_with_parent(),  # safe: one thread here
         )

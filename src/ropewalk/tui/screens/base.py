@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, cast
 from textual.app import ComposeResult
 from textual.screen import Screen
 
-from ropewalk.tui.state import Desk
+from ropewalk.tui.state import AppState
 from ropewalk.tui.widgets.keyline import KeyLine
 from ropewalk.tui.widgets.masthead import Masthead
 
@@ -35,7 +35,7 @@ class RecordScreen(Screen[None]):
         """The parts of this screen."""
         yield from ()
 
-    def show(self, desk: Desk) -> None:
+    def show(self, desk: AppState) -> None:
         """Draw the state."""
 
     @property
@@ -44,7 +44,7 @@ class RecordScreen(Screen[None]):
         return cast("RopewalkApp", self.app)
 
     @property
-    def desk(self) -> Desk:
+    def desk(self) -> AppState:
         """The state of the application."""
         return self.ropewalk.desk
 

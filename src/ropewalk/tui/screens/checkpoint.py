@@ -20,8 +20,8 @@ from ropewalk.inspector.tensors import Tensor
 from ropewalk.tui.export import tensors_csv
 from ropewalk.tui.modules import EVERYTHING, Module, module_tree
 from ropewalk.tui.screens.base import RecordScreen
-from ropewalk.tui.screens.modal import Sheet
-from ropewalk.tui.state import Desk, Opened
+from ropewalk.tui.screens.modal import Modal
+from ropewalk.tui.state import AppState, Opened
 from ropewalk.tui.tensor_rows import COLUMNS, Column, TensorRows
 from ropewalk.tui.text import clean, finding_line, finding_page, shown
 from ropewalk.tui.widgets.block_bars import BlockBars
@@ -92,7 +92,7 @@ class CheckpointScreen(RecordScreen):
                 )
                 yield ScrollPanel("Block", BlockBars(id="block"), id="block-panel")
 
-    def show(self, desk: Desk) -> None:
+    def show(self, desk: AppState) -> None:
         """Draw what is open, or that it is being read."""
         reading = self.ropewalk.reading
         self.query_one("#reading", Static).update(Content(f"reading {reading} …" if reading else ""))
@@ -195,7 +195,7 @@ class CheckpointScreen(RecordScreen):
 
     @on(TensorList.Chosen)
     def _tensor_chosen(self, event: TensorList.Chosen) -> None:
-        self.app.push_screen(Sheet("Tensor", tensor_page(event.tensor), text=event.tensor.name))
+        self.app.push_screen(Modal("Tensor", tensor_page(event.tensor), text=event.tensor.name))
 
     @on(RecordList.Highlighted, "#facts")
     def _fact_highlighted(self, event: RecordList.Highlighted) -> None:
@@ -207,14 +207,14 @@ class CheckpointScreen(RecordScreen):
     def _fact_chosen(self, event: RecordList.Chosen) -> None:
         if self._shown is not None:
             fact = self._shown.inspection.facts[event.record]
-            self.app.push_screen(Sheet(event.record, fact_page(event.record, fact), text=shown(fact.value)))
+            self.app.push_screen(Modal(event.record, fact_page(event.record, fact), text=shown(fact.value)))
 
     @on(RecordList.Chosen, "#findings")
     def _finding_chosen(self, event: RecordList.Chosen) -> None:
         """Lead to what it is about, and tell all that it names."""
         finding: Finding = event.record
         self._lead_to(finding)
-        self.app.push_screen(Sheet(finding.code, finding_page(finding), text=finding.message))
+        self.app.push_screen(Modal(finding.code, finding_page(finding), text=finding.message))
 
     def _lead_to(self, finding: Finding) -> None:
         where, listing, rows = finding.where, self._listing, self._rows
@@ -263,7 +263,9 @@ class CheckpointScreen(RecordScreen):
         from ropewalk.tui.screens.what_if import WhatIfSheet
 
         if self.desk.opened is not None and self.desk.request is not None:
-            self.app.push_screen(WhatIfSheet(self.desk.opened, self.desk.request, doing=self.ropewalk.doing))
+            self.app.push_screen(
+                WhatIfSheet(self.desk.opened, self.desk.request, backend=self.ropewalk.backend)
+            )
 
     def action_copy(self) -> None:
         """The name of the tensor, the fact or the finding under the cursor."""

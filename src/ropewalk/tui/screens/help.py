@@ -27,7 +27,7 @@ _EVERYWHERE = (
 class HelpSheet(ModalScreen[None]):
     """The words of a screen, its keys, and those that work everywhere."""
 
-    CSS_PATH = "sheet.tcss"
+    CSS_PATH = "modal.tcss"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,enter,q,question_mark", "app.pop_screen", "close")
     ]

@@ -24,8 +24,8 @@ from ropewalk.tui.curves import arm_key, memory_figure, prefill_figure
 from ropewalk.tui.runview import RunView, stored_view
 from ropewalk.tui.screens.ask import AskSheet
 from ropewalk.tui.screens.base import RecordScreen
-from ropewalk.tui.screens.modal import Sheet
-from ropewalk.tui.state import Desk, Opened
+from ropewalk.tui.screens.modal import Modal
+from ropewalk.tui.state import AppState, Opened
 from ropewalk.tui.stored import Asked, Order
 from ropewalk.tui.text import clean, finding_line
 from ropewalk.tui.widgets.choice import Choice
@@ -117,7 +117,7 @@ class MeasureScreen(RecordScreen):
         self._minutes: float | None = None
         self._yarn: float | None = None
 
-    def show(self, desk: Desk) -> None:
+    def show(self, desk: AppState) -> None:
         """Draw the run, or what would be asked."""
         wanted = self.ropewalk.shown_run
         if wanted is not None and self._control is None:
@@ -186,7 +186,7 @@ class MeasureScreen(RecordScreen):
     def _measure(self, opened: Opened, order: Order, control: Control) -> None:
         problem = None
         try:
-            self.ropewalk.doing.stored.measure(opened, order, control)
+            self.ropewalk.backend.stored.measure(opened, order, control)
         except RopewalkError as error:
             problem = error.message
         except KeyboardInterrupt:
@@ -217,7 +217,7 @@ class MeasureScreen(RecordScreen):
     def action_go_on(self) -> None:
         """Let it go on; a run that was ended earlier is begun again where it stopped."""
         if self._control is not None:
-            self._control.go_on()
+            self._control.resume()
             self._draw()
         elif self._view is not None and self.desk.opened is not None and self._view.target_len:
             order = Order(self._view.target_len, (), resume=self._view.run_id)
@@ -243,7 +243,7 @@ class MeasureScreen(RecordScreen):
 
     @work(thread=True, exclusive=True, group="load")
     def _load(self, run_id: str) -> None:
-        stored = self.ropewalk.doing.stored
+        stored = self.ropewalk.backend.stored
         try:
             view = stored_view(stored.run(run_id), stored.trials(run_id))
         except RopewalkError as error:
@@ -288,12 +288,12 @@ class MeasureScreen(RecordScreen):
         key = self.query_one(Heatmap).key()
         if self._view is not None and key is not None:
             for trial in self._view.trials_of(key):
-                yield trial, self.ropewalk.doing.stored.asked(trial, self._view.depths)
+                yield trial, self.ropewalk.backend.stored.asked(trial, self._view.depths)
 
     def action_open_cell(self) -> None:
         """The cell under the cursor over the whole screen."""
         page = cell_page(list(self._cell()))
-        self.app.push_screen(Sheet("Cell", page, text=page.plain))
+        self.app.push_screen(Modal("Cell", page, text=page.plain))
 
     def _progress(self) -> Content:
         view, control = self._view, self._control
@@ -329,7 +329,7 @@ def doing_now(view: RunView) -> str:
     return f"{label}: {format_tokens(view.current.length)} tokens, depth {view.current.depth:.0%}{about}"
 
 
-def headline(view: RunView | None, desk: Desk, problem: str | None) -> Content:
+def headline(view: RunView | None, desk: AppState, problem: str | None) -> Content:
     """The verdict of a run that has one, why one failed, or what would be measured."""
     if problem is not None:
         return Content.assemble(("✗ ", "bold $error"), clean(problem))

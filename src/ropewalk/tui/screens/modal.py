@@ -12,10 +12,10 @@ from textual.visual import VisualType
 from textual.widgets import Static
 
 
-class Sheet(ModalScreen[None]):
+class Modal(ModalScreen[None]):
     """A page that closes on escape; ``text`` is what ``c`` copies."""
 
-    CSS_PATH = "sheet.tcss"
+    CSS_PATH = "modal.tcss"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,enter,q", "app.pop_screen", "close"),
         Binding("c", "copy", "copy"),

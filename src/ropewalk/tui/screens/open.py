@@ -16,7 +16,7 @@ from textual.widgets import Input, Label, Static
 from ropewalk.errors import RopewalkError
 from ropewalk.tui.places import Place
 from ropewalk.tui.screens.base import RecordScreen
-from ropewalk.tui.state import Desk
+from ropewalk.tui.state import AppState
 from ropewalk.tui.text import clean, shown
 from ropewalk.tui.widgets.panel import Panel
 from ropewalk.tui.widgets.record_list import RecordList
@@ -62,7 +62,7 @@ class OpenScreen(RecordScreen):
         """Look at what there is whenever the screen is entered."""
         self.action_look()
 
-    def show(self, desk: Desk) -> None:
+    def show(self, desk: AppState) -> None:
         """Say why something could not be read."""
         failure = self.ropewalk.failure
         words = self.query_one("#failure", Static)
@@ -74,8 +74,8 @@ class OpenScreen(RecordScreen):
     @work(thread=True, exclusive=True, group="places")
     def action_look(self) -> None:
         """Look at all places again."""
-        doing = self.ropewalk.doing
-        recent, cached = doing.recent(), doing.cached()
+        backend = self.ropewalk.backend
+        recent, cached = backend.recent(), backend.cached()
         self.app.call_from_thread(self._show_known, recent, cached)
         self._list(self._folder)
 
@@ -92,7 +92,7 @@ class OpenScreen(RecordScreen):
     def _list(self, folder: str) -> None:
         """In a worker: what a folder holds."""
         try:
-            entries = self.ropewalk.doing.folder(folder)
+            entries = self.ropewalk.backend.folder(folder)
         except OSError as error:
             self.app.call_from_thread(self.notify, f"{folder}: {error.strerror or error}", severity="error")
         else:
@@ -136,7 +136,7 @@ class OpenScreen(RecordScreen):
             self._go_to(entry.source)
 
     def _complete(self, typed: str) -> str | None:
-        return self.ropewalk.doing.complete(typed, self._known)
+        return self.ropewalk.backend.complete(typed, self._known)
 
 
 def entry_line(entry: Place) -> Content:

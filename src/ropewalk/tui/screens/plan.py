@@ -17,13 +17,13 @@ from ropewalk.errors import RopewalkError
 from ropewalk.findings import by_severity
 from ropewalk.planner.records import MemoryTerm, Plan, PlanRequest
 from ropewalk.report.command import fold
-from ropewalk.report.plan import rope_words
+from ropewalk.report.plan import describe_rope
 from ropewalk.report.ranks import rank_grid
 from ropewalk.report.verdict import verdict
 from ropewalk.tui.length import plan_marks, slider_range
 from ropewalk.tui.screens.base import RecordScreen
-from ropewalk.tui.screens.modal import Sheet
-from ropewalk.tui.state import Desk, Masks, Opened
+from ropewalk.tui.screens.modal import Modal
+from ropewalk.tui.state import AppState, Masks, Opened
 from ropewalk.tui.text import clean, clean_lines, finding_line, finding_page
 from ropewalk.tui.widgets.choice import Choice
 from ropewalk.tui.widgets.entry import Entry
@@ -91,7 +91,7 @@ class PlanScreen(RecordScreen):
             yield Panel("Ranks", Static(id="ranks"), id="ranks-panel")
             yield Panel("Command", Static(id="command"), id="command-panel")
 
-    def show(self, desk: Desk) -> None:
+    def show(self, desk: AppState) -> None:
         """Draw the wishes, and the plan for them."""
         self.set_class(desk.opened is None, "-empty")
         if desk.opened is None or desk.request is None:
@@ -105,7 +105,7 @@ class PlanScreen(RecordScreen):
             if desk.is_planned:
                 self._look_further(desk.opened, desk.request, desk.plan)
 
-    def _show_wishes(self, desk: Desk, request: PlanRequest) -> None:
+    def _show_wishes(self, desk: AppState, request: PlanRequest) -> None:
         values = {
             "engine": request.engine,
             "sequences": request.num_sequences,
@@ -116,7 +116,7 @@ class PlanScreen(RecordScreen):
             "nodes": request.nodes,
             "unvalidated": request.allow_unvalidated,
         }
-        types = [(name, name) for name in self.ropewalk.doing.cache_types(request.engine)]
+        types = [(name, name) for name in self.ropewalk.backend.cache_types(request.engine)]
         devices = [("auto", "auto"), *((device.id, device.id) for device in desk.devices)]
         for name, value in values.items():
             options = {"cache": types, "device": devices}.get(name)
@@ -161,8 +161,8 @@ class PlanScreen(RecordScreen):
     @work(thread=True, exclusive=True, group="further")
     def _look_further(self, opened: Opened, request: PlanRequest, plan: Plan) -> None:
         """What takes longer than a key press: other numbers of sequences, and the mask."""
-        doing, worker = self.ropewalk.doing, get_current_worker()
-        rows, masks = doing.reach(opened, request), doing.masks(opened, plan)
+        backend, worker = self.ropewalk.backend, get_current_worker()
+        rows, masks = backend.reach(opened, request), backend.masks(opened, plan)
         if not worker.is_cancelled:
             self.app.call_from_thread(self._show_further, rows, masks)
 
@@ -194,7 +194,7 @@ class PlanScreen(RecordScreen):
     @on(RecordList.Chosen, "#findings")
     def _finding_chosen(self, event: RecordList.Chosen) -> None:
         finding = event.record
-        self.app.push_screen(Sheet(finding.code, finding_page(finding), text=finding.message))
+        self.app.push_screen(Modal(finding.code, finding_page(finding), text=finding.message))
 
     def action_exact(self) -> None:
         """Type the length."""
@@ -227,7 +227,7 @@ def rope_page(plan: Plan) -> Content:
     rope = plan.rope
     style = "bold $error" if rope.decision == "refuse" else "bold"
     return Content.assemble(
-        (rope_words(rope), style),
+        (describe_rope(rope), style),
         "\n",
         clean(rope.reason),
         "\n",
@@ -264,17 +264,17 @@ def _size_or_none(text: str) -> int | None:
     return parse_size(text) if text.strip() else None
 
 
-def _for_engine(desk: Desk, value: Any) -> dict[str, Any]:
+def _for_engine(desk: AppState, value: Any) -> dict[str, Any]:
     return {"engine": value, "cache_type_k": "auto", "cache_type_v": "auto"}
 
 
-def _for_device(desk: Desk, value: Any) -> dict[str, Any]:
+def _for_device(desk: AppState, value: Any) -> dict[str, Any]:
     """A device comes with its memory."""
     device = next((device for device in desk.devices if device.id == value), None)
     return {"device": value} | ({"memory_bytes": device.memory_bytes} if device else {})
 
 
-_WISHES: dict[str, Callable[[Desk, Any], dict[str, Any]]] = {
+_WISHES: dict[str, Callable[[AppState, Any], dict[str, Any]]] = {
     "engine": _for_engine,
     "device": _for_device,
     "cache": lambda desk, value: {"cache_type_k": value, "cache_type_v": value},

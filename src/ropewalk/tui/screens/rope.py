@@ -17,11 +17,11 @@ from ropewalk import jsonio
 from ropewalk.errors import RopewalkError, UsageError
 from ropewalk.planner.records import PlanRequest, RopeDecision
 from ropewalk.planner.rope.table import RopePair, RopeTable
-from ropewalk.report.plan import rope_words
+from ropewalk.report.plan import describe_rope
 from ropewalk.tui.length import slider_range, trained_marks
 from ropewalk.tui.plotting import Level, Series, axis_over
 from ropewalk.tui.screens.base import RecordScreen
-from ropewalk.tui.state import Desk, Opened
+from ropewalk.tui.state import AppState, Opened
 from ropewalk.tui.text import clean, finding_line
 from ropewalk.tui.widgets.choice import Choice
 from ropewalk.tui.widgets.entry import Entry
@@ -73,7 +73,7 @@ class RopeScreen(RecordScreen):
                 yield ScrollPanel("Decision", Static(id="decision"), id="decision-panel")
                 yield Panel("To copy", RecordList(id="blocks"), id="blocks-panel")
 
-    def show(self, desk: Desk) -> None:
+    def show(self, desk: AppState) -> None:
         """Draw the wishes now, the table when it is computed."""
         self.set_class(desk.opened is None, "-empty")
         if desk.opened is None or desk.request is None:
@@ -88,7 +88,7 @@ class RopeScreen(RecordScreen):
     def _compute(self, opened: Opened, request: PlanRequest) -> None:
         worker = get_current_worker()
         try:
-            table, problem = self.ropewalk.doing.rope(opened, request), None
+            table, problem = self.ropewalk.backend.rope(opened, request), None
         except RopewalkError as error:
             table, problem = None, error
         if not worker.is_cancelled:
@@ -215,7 +215,7 @@ def decision_page(table: RopeTable) -> Content:
     decision = table.decision
     mark, style = ("✗ ", "bold $error") if decision.decision == "refuse" else ("", "bold")
     lines = [
-        Content.styled(f"{mark}{rope_words(decision)}", style),
+        Content.styled(f"{mark}{describe_rope(decision)}", style),
         Content(clean(decision.reason)),
         Content.styled(f"source: {clean(decision.source)}", "$grey"),
         Content(""),

@@ -22,7 +22,7 @@ from ropewalk.tui.compare import compare_page
 from ropewalk.tui.screens.ask import AskSheet
 from ropewalk.tui.screens.base import RecordScreen
 from ropewalk.tui.screens.choose import ChooseSheet
-from ropewalk.tui.screens.modal import Sheet
+from ropewalk.tui.screens.modal import Modal
 from ropewalk.tui.text import clean
 from ropewalk.tui.widgets.panel import Panel, ScrollPanel
 from ropewalk.tui.widgets.record_list import RecordList
@@ -82,7 +82,7 @@ class RunsScreen(RecordScreen):
 
     @work(thread=True, exclusive=True, group="runs")
     def _look(self) -> None:
-        self._ask(self.ropewalk.doing.stored.runs, self._show_runs)
+        self._ask(self.ropewalk.backend.stored.runs, self._show_runs)
 
     def _ask(self, question: Callable[[], Any], answer: Callable[[Any], None]) -> None:
         """In a worker: ask the store; what it refuses is shown instead of an answer."""
@@ -125,7 +125,7 @@ class RunsScreen(RecordScreen):
 
     @work(thread=True, exclusive=True, group="run")
     def _load(self, run_id: str, then: Callable[[Measurement], None]) -> None:
-        self._ask(partial(self.ropewalk.doing.stored.run, run_id), then)
+        self._ask(partial(self.ropewalk.backend.stored.run, run_id), then)
 
     def _show_run(self, run: Measurement) -> None:
         self.query_one("#run-panel").border_title = run.run_id
@@ -161,11 +161,11 @@ class RunsScreen(RecordScreen):
 
     @work(thread=True, exclusive=True, group="run")
     def _compare(self, left: str, right: str) -> None:
-        stored = self.ropewalk.doing.stored
+        stored = self.ropewalk.backend.stored
         self._ask(lambda: compare_page(stored.run(left), stored.run(right)), self._show_comparison)
 
     def _show_comparison(self, page: Content) -> None:
-        self.app.push_screen(Sheet("Two runs", page, text=page.plain))
+        self.app.push_screen(Modal("Two runs", page, text=page.plain))
 
     def action_export(self) -> None:
         """The run under the cursor as a file."""
@@ -180,7 +180,7 @@ class RunsScreen(RecordScreen):
     @work(thread=True, group="export")
     def _export(self, run_id: str, kind: str) -> None:
         self._ask(
-            partial(self.ropewalk.doing.stored.report, run_id, kind),
+            partial(self.ropewalk.backend.stored.report, run_id, kind),
             partial(self.ropewalk.export, f"{run_id}.{kind}"),
         )
 
@@ -197,7 +197,7 @@ class RunsScreen(RecordScreen):
 
     @work(thread=True, group="forget")
     def _forget(self, run_id: str) -> None:
-        self._ask(partial(self.ropewalk.doing.stored.forget, run_id), self._forgotten)
+        self._ask(partial(self.ropewalk.backend.stored.forget, run_id), self._forgotten)
 
     def _forgotten(self, nothing: None) -> None:
         self._look()

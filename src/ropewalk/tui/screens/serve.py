@@ -21,7 +21,7 @@ from ropewalk.tui.plotting import Series, axis_over
 from ropewalk.tui.screens.ask import AskSheet
 from ropewalk.tui.screens.base import RecordScreen
 from ropewalk.tui.serverrun import ServerRun, ServerView
-from ropewalk.tui.state import Desk
+from ropewalk.tui.state import AppState
 from ropewalk.tui.text import clean, finding_line
 from ropewalk.tui.widgets.entry import Entry
 from ropewalk.tui.widgets.log_view import LogView
@@ -102,7 +102,7 @@ class ServeScreen(RecordScreen):
             yield Panel("Tokens per second", Plot(empty="no request yet", id="rates"), id="rates-panel")
             yield Panel("KV cache in use", Plot(empty="not ready", id="kv"), id="kv-panel")
 
-    def show(self, desk: Desk) -> None:
+    def show(self, desk: AppState) -> None:
         """Draw the server, or what would be started."""
         self._draw()
 
@@ -155,7 +155,7 @@ class ServeScreen(RecordScreen):
         elif not plan.positive and not force:
             self.notify(f"{verdict(plan).word}: the plan screen says why", severity="error")
         else:
-            run = ServerRun(self.ropewalk.doing.serving, opened, plan, self._tell)
+            run = ServerRun(self.ropewalk.backend.serving, opened, plan, self._tell)
             self._run, self._view = run, run.view
             self.ropewalk.running["the server"] = run.stop
             self._serve(run, force=force)
@@ -228,7 +228,7 @@ class ServeScreen(RecordScreen):
             self.query_one("#log-panel").border_subtitle = f"{len(found):,} of {len(view.lines):,} lines"
 
 
-def state_line(view: ServerView | None, desk: Desk) -> Content:
+def state_line(view: ServerView | None, desk: AppState) -> Content:
     """The state of the server, or what ``s`` would start."""
     if view is None:
         if desk.plan is None:

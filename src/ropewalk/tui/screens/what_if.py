@@ -15,7 +15,7 @@ from textual.widgets import Static
 from ropewalk.planner.records import PlanRequest
 from ropewalk.report.layout import bar
 from ropewalk.tui.state import Opened
-from ropewalk.tui.work import HeadsRow, Work
+from ropewalk.tui.work import Backend, HeadsRow
 from ropewalk.units import format_bytes, format_tokens
 
 _BAR = 24
@@ -24,12 +24,12 @@ _BAR = 24
 class WhatIfSheet(ModalScreen[None]):
     """One line for every number of KV heads that divides the query heads."""
 
-    CSS_PATH = "sheet.tcss"
+    CSS_PATH = "modal.tcss"
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,enter,q,w", "app.pop_screen", "close")]
 
-    def __init__(self, opened: Opened, request: PlanRequest, *, doing: Work) -> None:
+    def __init__(self, opened: Opened, request: PlanRequest, *, backend: Backend) -> None:
         super().__init__()
-        self._opened, self._request, self._doing = opened, request, doing
+        self._opened, self._request, self._doing = opened, request, backend
 
     def compose(self) -> ComposeResult:
         """A page that is filled by a worker."""

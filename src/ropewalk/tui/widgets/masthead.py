@@ -10,7 +10,7 @@ from textual.content import Content
 from textual.widgets import Static
 
 from ropewalk.inspector.records import Inspection
-from ropewalk.tui.state import Desk
+from ropewalk.tui.state import AppState
 from ropewalk.tui.style import stylesheet
 from ropewalk.units import format_bytes, format_count, format_tokens_short
 
@@ -40,12 +40,12 @@ class Masthead(Container):
         yield Static(id="what")
         yield Static(tabs(self._here), id="tabs")
 
-    def show(self, desk: Desk) -> None:
+    def show(self, desk: AppState) -> None:
         """Say what is open."""
         self.query_one("#what", Static).update(title(desk))
 
 
-def title(desk: Desk) -> Content:
+def title(desk: AppState) -> Content:
     """``Qwen3-8B  8.19 B  BF16 15.26 GiB  reaches 32k / 128k  vllm``."""
     if desk.opened is None:
         return Content.assemble(("ropewalk", "bold $primary"), "  nothing is open")

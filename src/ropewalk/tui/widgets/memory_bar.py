@@ -61,7 +61,7 @@ class MemoryBar(Widget):
         """The bar and the words."""
         if self._plan is None:
             return Content("")
-        return Content("\n").join((stacked(self._plan, self.size.width), in_words(self._plan)))
+        return Content("\n").join((stacked(self._plan, self.size.width), describe_memory(self._plan)))
 
 
 def capacity(plan: Plan) -> int | None:
@@ -109,7 +109,7 @@ def _cells(memory: Memory, scale: int, width: int) -> Iterator[Cell]:
     yield from [_RANGE] * (round(memory.high_bytes / scale * width) - drawn)
 
 
-def in_words(plan: Plan) -> Content:
+def describe_memory(plan: Plan) -> Content:
     """``33.3 to 36.1 GiB needed · 44.16 GiB usable of 48.00 GiB · 8.0 GiB free``."""
     low, high = needed_low(plan.memory), plan.memory.high_bytes
     parts = [f"{span(low, high)} needed"]

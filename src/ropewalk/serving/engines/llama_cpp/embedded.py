@@ -1,8 +1,8 @@
 """The embedded engine: llama.cpp's own HTTP server out of a wheel, in a process of its own.
 
-Run as ``python -P -m ropewalk.serving.engines.llama_cpp.embedded ARGUMENT...`` with the arguments of ``llama-server``; it
-stays until SIGTERM or SIGINT. Never imported by ropewalk's own process: the library starts threads, and
-holds the interpreter while it loads a model.
+Run as ``python -P -m ropewalk.serving.engines.llama_cpp.embedded ARGUMENT...`` with the arguments of
+``llama-server``; it stays until SIGTERM or SIGINT. Never imported by ropewalk's own process: the library
+starts threads, and holds the interpreter while it loads a model.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from ropewalk.inspector.checkpoint import open_checkpoint
 from ropewalk.inspector.readers.gguf import ScalarPlace
 from ropewalk.inspector.readers.ggufset import scalar_place
 from ropewalk.inspector.readers.weights import part_names
-from ropewalk.serving.process.processes import own_mark
+from ropewalk.serving.process.processes import process_token
 from ropewalk.units import MIB, format_bytes
 
 _ROOM_BYTES = 64 * MIB  # left free beside the copy
@@ -38,7 +38,7 @@ def patched_copy(model: Path, *, context_len: int) -> Iterator[Path]:
     """
     source = model.absolute()
     place = scalar_place(source, context_key(source))
-    with tempfile.TemporaryDirectory(prefix=f"ropewalk-{own_mark()}-") as name:
+    with tempfile.TemporaryDirectory(prefix=f"ropewalk-{process_token()}-") as name:
         copy = Path(name, source.name)
         _require_room(copy.parent, source)
         shutil.copyfile(source, copy)

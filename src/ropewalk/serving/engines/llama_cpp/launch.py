@@ -21,7 +21,7 @@ from ropewalk.serving.engines.llama_cpp import log as llama_log
 from ropewalk.serving.engines.llama_cpp import rpc as llama_rpc
 from ropewalk.serving.engines.llama_cpp.client import LlamaClient
 from ropewalk.serving.records import EngineBuild, LaunchSpec
-from ropewalk.serving.topology import HERE, Spread
+from ropewalk.serving.topology import SINGLE_NODE, Topology
 from ropewalk.units import MIB
 
 DEFAULT_PORT = 8080
@@ -94,10 +94,10 @@ def _companions(plan: Plan) -> tuple[str, ...]:
     )
 
 
-def over_nodes(spec: LaunchSpec, spread: Spread, *, num_nodes: int) -> LaunchSpec:
+def distribute(spec: LaunchSpec, spread: Topology, *, num_nodes: int) -> LaunchSpec:
     """The launch as it is: other machines are RPC servers, which are arguments. Raises :class:`UsageError`
     for nodes that would run llama-server themselves."""
-    if num_nodes > 1 or spread != HERE:
+    if num_nodes > 1 or spread != SINGLE_NODE:
         raise UsageError(
             "llama-server is one process; it uses other machines that run ggml-rpc-server: "
             "--rpc HOST:PORT,...",

@@ -20,7 +20,7 @@ from ropewalk.serving.engines.llama_cpp import log as llama_log
 from ropewalk.serving.engines.llama_cpp import rpc as llama_rpc
 from ropewalk.serving.engines.llama_cpp_python.client import LlamaCppPythonClient
 from ropewalk.serving.records import EngineBuild, LaunchSpec
-from ropewalk.serving.topology import Spread
+from ropewalk.serving.topology import Topology
 
 DEFAULT_PORT = 8000
 READY_SECONDS = 900.0  # 6 s for 135M parameters, most of it imports; large ones take as long as their disk
@@ -86,9 +86,9 @@ def launch_spec(
     )
 
 
-def over_nodes(spec: LaunchSpec, spread: Spread, *, num_nodes: int) -> LaunchSpec:
+def distribute(spec: LaunchSpec, spread: Topology, *, num_nodes: int) -> LaunchSpec:
     """As with llama-server: other machines are arguments. Raises :class:`UsageError`."""
-    return llama_server.over_nodes(spec, spread, num_nodes=num_nodes)
+    return llama_server.distribute(spec, spread, num_nodes=num_nodes)
 
 
 def launch_findings(plan: Plan) -> tuple[Finding, ...]:

@@ -20,7 +20,7 @@ from ropewalk.serving.engines.vllm import log as vllm_log
 from ropewalk.serving.engines.vllm import nodes as vllm_nodes
 from ropewalk.serving.engines.vllm.client import VllmClient
 from ropewalk.serving.records import EngineBuild, LaunchSpec
-from ropewalk.serving.topology import Spread
+from ropewalk.serving.topology import Topology
 
 DEFAULT_PORT = 8000
 _MTP_TOKENS, _DRAFT_TOKENS = 1, 4  # vLLM asks for a number; what its own examples start from
@@ -85,9 +85,9 @@ def _drafting(request: PlanRequest) -> tuple[str, ...]:
     )
 
 
-def over_nodes(spec: LaunchSpec, spread: Spread, *, num_nodes: int) -> LaunchSpec:
+def distribute(spec: LaunchSpec, spread: Topology, *, num_nodes: int) -> LaunchSpec:
     """One server's launch as that of several machines."""
-    return vllm_nodes.over_nodes(spec, spread, num_nodes=num_nodes)
+    return vllm_nodes.distribute(spec, spread, num_nodes=num_nodes)
 
 
 def launch_findings(plan: Plan) -> tuple[Finding, ...]:

@@ -13,10 +13,10 @@ from dataclasses import replace
 from ropewalk.errors import UsageError
 from ropewalk.planner.records import NodeLaunch
 from ropewalk.serving.records import LaunchSpec
-from ropewalk.serving.topology import MASTER_PORT, Spread
+from ropewalk.serving.topology import MASTER_PORT, Topology
 
 
-def over_nodes(spec: LaunchSpec, spread: Spread, *, num_nodes: int) -> LaunchSpec:
+def distribute(spec: LaunchSpec, spread: Topology, *, num_nodes: int) -> LaunchSpec:
     """The launch of one server as that of ``num_nodes`` machines; without addresses they are called ``NODE0``
     and so on, for a person to replace. Raises :class:`UsageError` where addresses and nodes do not match.
     """
