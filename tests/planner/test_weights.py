@@ -110,7 +110,7 @@ def test_a_block_that_attends_twice_has_one_feed_forward() -> None:
 
 def test_mtp_layers_must_be_there() -> None:
     with pytest.raises(UsageError, match="no MTP layers"):
-        shape_of(qwen3_8b(), mtp=True)
+        shape_of(qwen3_8b(), mtp=1)
 
 
 def test_a_quantised_config_counts_bits_and_scales() -> None:
@@ -141,7 +141,7 @@ def test_towers_and_drafts_are_apart() -> None:
     model = inspection(
         qwen3_8b().layers, hidden=64, inner=64, vocab=64, heads=32, weights=WEIGHTS, mtp_layers=1
     )
-    shape = shape_of(model, mtp=True)
+    shape = shape_of(model, mtp=1)
     assert shape.projector_bytes == 70
     assert shape.draft is not None
     assert (shape.draft.weights_bytes, shape.draft.layers[0].count) == (50, 1)

@@ -20,12 +20,12 @@ def shape_of(
     *,
     draft: Inspection | None = None,
     projector: Inspection | None = None,
-    mtp: bool = False,
+    mtp: int = 0,
 ) -> ModelShape:
     """Collect the dimensions of a model and what is served beside it.
 
-    ``draft`` is a model that proposes tokens, ``projector`` a tower in a file of its own, ``mtp`` says
-    that the checkpoint's own MTP layers propose. Raises :class:`CheckpointError` naming a missing
+    ``draft`` is a model that proposes tokens, ``projector`` a tower in a file of its own, ``mtp`` how
+    many tokens the checkpoint's own MTP layers propose. Raises :class:`CheckpointError` naming a missing
     dimension, :class:`UsageError` where there are no MTP layers.
     """
     weights = inspection.weights
@@ -73,7 +73,7 @@ def _bits(inspection: Inspection) -> float | None:
     return bits + 16 / group if isinstance(group, int) and group > 0 else bits
 
 
-def _draft(shape: ModelShape, draft: Inspection | None, *, mtp: bool) -> Draft | None:
+def _draft(shape: ModelShape, draft: Inspection | None, *, mtp: int) -> Draft | None:
     if draft is not None:
         return Draft(draft.layers, draft.checkpoint.tensor_bytes, shape_of(draft))
     if not mtp:

@@ -40,7 +40,7 @@ _LEAST = {
     "context_len": 1, "num_sequences": 1, "memory_bytes": 1, "tensor_parallel": 1, "pipeline_parallel": 1,
     "max_batched_tokens": 1, "batch": 1, "ubatch": 1, "gpu_layers": 0, "cache_ram_bytes": 0,
     "context_checkpoints": 0, "data_parallel": 1, "decode_context_parallel": 1, "nodes": 1,
-    "gpus_per_node": 1, "block_size": 1,
+    "gpus_per_node": 1, "block_size": 1, "mtp": 0, "max_num_seqs": 1, "kv_cache_memory_bytes": 1,
 }  # fmt: skip
 _MOST = 2**63 - 1  # what an engine could be given
 _MOST_DEVICES = 1024  # each gets a share of its own

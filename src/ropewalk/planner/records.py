@@ -27,9 +27,16 @@ class PlanRequest:
     does). None means the engine's own default for ``batch``, ``ubatch``, ``max_batched_tokens``.
     ``gpu_layers``, ``cache_ram_bytes`` (limit of the prompt cache in host memory) and
     ``context_checkpoints`` are llama-server's, which the planned command switches off unless asked for;
-    ``gpu_layers`` None puts all layers on the GPU where one is planned for. ``mtp`` drafts with the
-    checkpoint's own MTP layers, ``draft`` is a smaller checkpoint that drafts, ``projector`` a file with the
-    tower of a model that sees or hears (llama-server).
+    ``gpu_layers`` None puts all layers on the GPU where one is planned for. ``mtp`` is how many tokens the
+    checkpoint's own MTP layers draft per step, 0 for none, ``draft`` a smaller checkpoint that drafts,
+    ``projector`` a file with the tower of a model that sees or hears (llama-server).
+
+    vLLM's own: ``gpu_memory_utilization`` is the share of each device that it takes, ``max_num_seqs`` how
+    many sequences may run at once (apart from those held at full length), ``enforce_eager`` leaves out the
+    CUDA graphs, ``kv_cache_memory_bytes`` sizes the pool of each device instead of the share, ``dtype`` is
+    what it computes in, ``quantization`` what it quantises the weights to while loading, ``prefix_caching``
+    None for the version's default, ``language_model_only`` leaves out the towers. ``gpu`` is a card of
+    :mod:`ropewalk.planner.cards` by name, which stands for the machine.
 
     Ranks are counted as vLLM counts them: shards of a stage next to each other, then stages, then
     replicas. They lie on ``nodes`` machines with ``gpus_per_node`` devices each, None for as many as it
@@ -63,7 +70,7 @@ class PlanRequest:
     gpu_layers: int | None = None
     cache_ram_bytes: int = 0
     context_checkpoints: int = 0
-    mtp: bool = False
+    mtp: int = 0
     draft: str | None = None
     projector: str | None = None
     data_parallel: int = 1
@@ -78,6 +85,15 @@ class PlanRequest:
     block_size: int | None = None
     link_speed: tuple[int, ...] = ()
     fit: FitGoal = "asked"
+    gpu: str | None = None
+    gpu_memory_utilization: float | None = None
+    max_num_seqs: int | None = None
+    enforce_eager: bool = False
+    kv_cache_memory_bytes: int | None = None
+    dtype: str = "auto"
+    quantization: str | None = None
+    prefix_caching: bool | None = None
+    language_model_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +141,12 @@ class KvCache:
 
     ``bytes_per_token`` sums the layers that grow with every token (windows at their per-token price);
     ``logical_bytes`` is what ``num_sequences`` full contexts need, windows capped at their width;
-    ``reserved_bytes`` is what the engine allocates. ``block_size`` and ``num_blocks`` are the engine's
-    units (vLLM blocks; for llama-server cells of one token, padded).
+    ``reserved_bytes`` is what the target needs of the engine. ``block_size`` and ``num_blocks`` are the
+    engine's units (vLLM blocks; for llama-server cells of one token, padded).
+
+    The ``pool_*`` figures are those of the pool that this start takes, on one device, as the engine prints
+    them, with the ends of the range that they rest on; None where the engine has no pool of its own size,
+    or where the memory of the device is not known.
     """
 
     bytes_per_token: int
@@ -136,6 +156,18 @@ class KvCache:
     block_size: int
     num_blocks: int
     max_concurrency: float | None
+    pool_bytes: int | None = None
+    pool_bytes_low: int | None = None
+    pool_bytes_high: int | None = None
+    pool_blocks: int | None = None
+    pool_blocks_low: int | None = None
+    pool_blocks_high: int | None = None
+    pool_tokens: int | None = None
+    pool_tokens_low: int | None = None
+    pool_tokens_high: int | None = None
+    pool_concurrency: float | None = None
+    pool_concurrency_low: float | None = None
+    pool_concurrency_high: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +199,7 @@ class DeviceShare:
     """What one device holds. ``layers`` is the half-open range ``[first, last)`` of blocks on it.
 
     ``kv_bytes`` are all its caches and states; ``high_bytes`` is what ``fits`` is judged by. ``place`` is
-    set where there are several ranks.
+    set where there are several ranks; ``terms`` are those of this device alone.
     """
 
     device: str
@@ -178,6 +210,7 @@ class DeviceShare:
     layers: tuple[int, int]
     high_bytes: int | None = None
     place: RankPlace | None = None
+    terms: tuple[MemoryTerm, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -113,6 +113,7 @@ def _share(device: DeviceMemory) -> DeviceShare:
         layers=device.layers,
         high_bytes=high,
         place=device.place,
+        terms=device.terms,
     )
 
 

@@ -216,8 +216,8 @@ def test_mtp_layers_keep_a_cache() -> None:
         heads=24,
         mtp_layers=1,
     )
-    request = PlanRequest(262_144, "llama-server", mtp=True)
-    chosen = memory_model(shape_of(model, mtp=True), request, CPU)
+    request = PlanRequest(262_144, "llama-server", mtp=1)
+    chosen = memory_model(shape_of(model, mtp=1), request, CPU)
     term = memory_of(chosen.estimate_memory(262_144, 1)).term("draft_model")
     assert term is not None
     assert term.logical_bytes == term.low_bytes == 1024 * MIB

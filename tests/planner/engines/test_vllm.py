@@ -309,8 +309,8 @@ def test_an_mtp_layer_joins_the_pool() -> None:
     drafting = inspection(
         (attention(range(24), kv=8, dim=128),), hidden=2048, inner=64, vocab=64, heads=16, **facts
     )
-    request = PlanRequest(4096, "vllm", mtp=True)
-    with_mtp = memory_model(shape_of(drafting, mtp=True), request, GPU)
+    request = PlanRequest(4096, "vllm", mtp=1)
+    with_mtp = memory_model(shape_of(drafting, mtp=1), request, GPU)
     assert with_mtp.bytes_per_block(0) == pricing(plain, 4096, machine=GPU).bytes_per_block(0) * 25 // 24
     assert memory_of(with_mtp.estimate_memory(4096, 1)).term("draft_model") is not None
 

@@ -124,7 +124,7 @@ def test_what_drafts_and_a_tower_are_named(make_plan: MakePlan) -> None:
     line = " ".join(spec_of(make_plan, request).argv)
     assert "-md small.gguf --spec-type draft-simple --mmproj mmproj.gguf" in line
     assert "--spec-type draft-mtp" in " ".join(
-        spec_of(make_plan, PlanRequest(4096, "llama-server", mtp=True)).argv
+        spec_of(make_plan, PlanRequest(4096, "llama-server", mtp=1)).argv
     )
 
 

@@ -56,7 +56,7 @@ def test_a_plan_for_gpus(make_plan: MakePlan) -> None:
 @pytest.mark.parametrize(
     ("options", "config"),
     [
-        ({"mtp": True}, {"method": "mtp", "num_speculative_tokens": 1}),
+        ({"mtp": 1}, {"method": "mtp", "num_speculative_tokens": 1}),
         ({"draft": "/models/small"}, {"model": "/models/small", "num_speculative_tokens": 4}),
     ],
 )

@@ -170,7 +170,7 @@ def _require_known(shape: ModelShape, request: PlanRequest) -> None:
     unknown = {
         "--cache-ram": request.cache_ram_bytes,
         "--context-checkpoints": request.context_checkpoints,
-        "--mtp": request.mtp,
+        "--mtp": bool(request.mtp),
         "--draft": shape.draft is not None and not request.mtp,
         "--projector": shape.projector_bytes,
     }

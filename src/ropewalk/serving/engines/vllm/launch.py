@@ -23,7 +23,7 @@ from ropewalk.serving.records import EngineBuild, LaunchSpec
 from ropewalk.serving.topology import Topology
 
 DEFAULT_PORT = 8000
-_MTP_TOKENS, _DRAFT_TOKENS = 1, 4  # vLLM asks for a number; what its own examples start from
+_DRAFT_TOKENS = 4  # vLLM asks for a number; what its own examples start from
 READY_SECONDS = 1800.0  # imports, download, weights, compilation: 106 s for 135M parameters on two cores
 # Each overrules a flag or a check without a word (platforms/cpu.py:323, config/model.py, 0.32.0).
 SCRUBBED_ENVIRONMENT = re.compile(r"VLLM_CPU_KVCACHE_SPACE$|VLLM_ALLOW_LONG_MAX_MODEL_LEN$")
@@ -74,11 +74,11 @@ def launch_spec(
 
 
 def _drafting(request: PlanRequest) -> tuple[str, ...]:
-    """What proposes tokens, and how many a step: one by MTP, few by a model."""
+    """What proposes tokens, and how many a step."""
     if not (request.mtp or request.draft):
         return ()
     how = {"method": "mtp"} if request.mtp else {"model": request.draft}
-    count = _MTP_TOKENS if request.mtp else _DRAFT_TOKENS
+    count = request.mtp or _DRAFT_TOKENS
     return (
         "--speculative-config",
         json.dumps({**how, "num_speculative_tokens": count}, separators=(",", ":")),
