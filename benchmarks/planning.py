@@ -17,9 +17,10 @@ from itertools import product
 from pathlib import Path
 
 from ropewalk.core import inspect
+from ropewalk.engines import EngineName
 from ropewalk.inspector.records import Inspection
 from ropewalk.planner.plan import make_plan
-from ropewalk.planner.records import Engine, PlanRequest
+from ropewalk.planner.records import PlanRequest
 from ropewalk.units import GIB
 
 # Qwen3-32B.
@@ -29,7 +30,7 @@ CONFIG = {
     "intermediate_size": 25600, "max_position_embeddings": 40960, "rope_theta": 1000000,
     "tie_word_embeddings": False, "torch_dtype": "bfloat16",
 }  # fmt: skip
-ENGINES: tuple[Engine, ...] = ("llama-server", "vllm", "transformers")
+ENGINES: tuple[EngineName, ...] = ("llama-server", "vllm", "transformers")
 TARGET_MILLISECONDS = 2.0
 TARGET_SECONDS = 1.0
 

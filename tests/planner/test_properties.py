@@ -20,20 +20,21 @@ from tests.planner.models import (
 )
 
 from ropewalk import jsonio
+from ropewalk.engines import EngineName, planned_engines
 from ropewalk.errors import UsageError
 from ropewalk.inspector.records import Inspection
-from ropewalk.planner.engines import ENGINES
+from ropewalk.planner.engines import rules_of
 from ropewalk.planner.machine import Machine
 from ropewalk.planner.model import shape_of
 from ropewalk.planner.parallel import check_tensor_parallel
 from ropewalk.planner.plan import make_plan
-from ropewalk.planner.records import Engine, Memory, Plan, PlanRequest
+from ropewalk.planner.records import Memory, Plan, PlanRequest
 from ropewalk.planner.terms import memory_of
 
 MODELS = [smollm2(), qwen3_8b(), gemma3_27b(), gpt_oss_20b(), deepseek_v3(indexer=128), qwen3_next_80b()]
 MACHINES = [Machine(kind="cpu"), Machine(kind="gpu")]
 models = st.sampled_from(MODELS)
-engines: st.SearchStrategy[Engine] = st.sampled_from(list(ENGINES))
+engines: st.SearchStrategy[EngineName] = st.sampled_from(planned_engines())
 machines = st.sampled_from(MACHINES)
 lengths = st.integers(1, 300_000)
 counts = st.integers(1, 64)
@@ -50,14 +51,14 @@ options = st.fixed_dictionaries(
 
 
 def memory(model: Inspection, request: PlanRequest, machine: Machine) -> Memory:
-    chosen = ENGINES[request.engine].memory_model(shape_of(model), request, machine)
+    chosen = rules_of(request.engine).memory_model(shape_of(model), request, machine)
     return memory_of(chosen.estimate_memory(request.context_len, request.num_sequences))
 
 
 @given(models, engines, machines, lengths, st.integers(0, 20_000), counts, options)
 def test_memory_grows_with_the_context(
     model: Inspection,
-    engine: Engine,
+    engine: EngineName,
     machine: Machine,
     length: int,
     more: int,
@@ -75,7 +76,7 @@ def test_memory_grows_with_the_context(
 @given(models, engines, machines, lengths, counts, st.integers(0, 8), options)
 def test_memory_grows_with_sequences(
     model: Inspection,
-    engine: Engine,
+    engine: EngineName,
     machine: Machine,
     length: int,
     count: int,
@@ -112,7 +113,7 @@ def test_memory_grows_with_the_bits_of_the_cache(
 
 @given(engines, machines, lengths, counts, st.integers(1, 8192), options)
 def test_a_window_never_costs_more_than_full_attention(
-    engine: Engine, machine: Machine, length: int, count: int, window: int, chosen: dict[str, Any]
+    engine: EngineName, machine: Machine, length: int, count: int, window: int, chosen: dict[str, Any]
 ) -> None:
     """One block more at most, where a window starts inside one (vLLM)."""
     full, sliding = every(24, 4)
@@ -141,7 +142,7 @@ def test_a_window_never_costs_more_than_full_attention(
 )
 def test_terms_sum_and_nothing_is_below_what_is_needed(
     model: Inspection,
-    engine: Engine,
+    engine: EngineName,
     machine: Machine,
     length: int,
     count: int,
@@ -174,14 +175,14 @@ def test_terms_sum_and_nothing_is_below_what_is_needed(
 @given(models, engines, machines, st.integers(1, 65_536), st.integers(1, 8), st.integers(1, 400), options)
 def test_what_fits_is_the_inverse_of_what_is_needed(
     model: Inspection,
-    engine: Engine,
+    engine: EngineName,
     machine: Machine,
     length: int,
     count: int,
     gib: int,
     chosen: dict[str, Any],
 ) -> None:
-    most = ENGINES[engine].MAX_SEQUENCES
+    most = rules_of(engine).MAX_SEQUENCES
     count = count if most is None else min(count, most)
     request = PlanRequest(length, engine, num_sequences=count, memory_bytes=gib * 2**30, **chosen)
     fit = make_plan(model, request, machine=machine).fit
@@ -189,7 +190,7 @@ def test_what_fits_is_the_inverse_of_what_is_needed(
     assert usable is not None
 
     def fits(context_len: int, num_sequences: int) -> bool:
-        chosen = ENGINES[engine].memory_model(shape_of(model), request, machine)
+        chosen = rules_of(engine).memory_model(shape_of(model), request, machine)
         return chosen.estimate_memory(context_len, num_sequences).shortfall_bytes <= 0
 
     assert fit.fits is fits(length, count)

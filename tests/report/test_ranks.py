@@ -8,10 +8,11 @@ import pytest
 from tests.planner.models import attention, inspection, llama_8b, smollm2
 from tests.report.render import check_page, render
 
+from ropewalk.engines import EngineName
 from ropewalk.inspector.records import Inspection
 from ropewalk.planner.machine import Machine
 from ropewalk.planner.plan import make_plan
-from ropewalk.planner.records import Engine, Plan, PlanRequest
+from ropewalk.planner.records import Plan, PlanRequest
 from ropewalk.report.notebook import record_html
 from ropewalk.report.plan import plan_page
 from ropewalk.report.ranks import fold, rank_grid
@@ -20,7 +21,7 @@ from ropewalk.serving.records import EngineBuild
 from ropewalk.units import GIB, MIB
 
 
-def plan(model: Inspection, context_len: int, engine: Engine = "vllm", **options: Any) -> Plan:
+def plan(model: Inspection, context_len: int, engine: EngineName = "vllm", **options: Any) -> Plan:
     request = PlanRequest(context_len, engine, **{"arm": "shipped", **options})
     return make_plan(model, request, machine=Machine(kind="gpu" if engine == "vllm" else "cpu"))
 

@@ -12,12 +12,13 @@ from typing import Any, Self
 
 from tests.cli import records
 
+from ropewalk.engines import EngineName
 from ropewalk.errors import CheckpointMissingError, EngineFailedError, RopewalkError, RunStoreError
 from ropewalk.inspector.records import Checkpoint, CheckpointFile
 from ropewalk.inspector.tensors import TensorTable
 from ropewalk.measuring import events
 from ropewalk.measuring.store import RunSummary
-from ropewalk.planner.records import Engine, Memory, MemoryTerm, Plan, PlanRequest, RankPlace
+from ropewalk.planner.records import Memory, MemoryTerm, Plan, PlanRequest, RankPlace
 from ropewalk.planner.rope.table import RopeTable
 from ropewalk.serving.host.process_memory import Resident
 from ropewalk.serving.live import Moment
@@ -154,7 +155,7 @@ class FakeBackend(Backend):
         tokens = plan.context_len
         return Masks(tokens, 8_590_000_128, tokens // 4, 4_831_887_360, 1024, 133_694_976)
 
-    def cache_types(self, engine: Engine) -> tuple[str, ...]:
+    def cache_types(self, engine: EngineName) -> tuple[str, ...]:
         return {"llama-server": ("auto", "q8_0")}.get(engine, ("auto", "fp8"))
 
     def rope(self, opened: Opened, request: PlanRequest) -> RopeTable:

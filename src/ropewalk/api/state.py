@@ -17,8 +17,8 @@ from ropewalk.api.jobs import Jobs
 from ropewalk.api.metrics import Metrics
 from ropewalk.api.settings import ApiSettings
 from ropewalk.api.sources import Sources
+from ropewalk.engines import EngineName
 from ropewalk.jsonio import dumps
-from ropewalk.planner.records import Engine
 from ropewalk.serving.host.probe import Host, probe_host
 
 T = TypeVar("T")
@@ -30,9 +30,9 @@ class HostCache:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._seen: dict[Engine, tuple[float, Host]] = {}
+        self._seen: dict[EngineName, tuple[float, Host]] = {}
 
-    def of(self, engine: Engine) -> Host:
+    def of(self, engine: EngineName) -> Host:
         """What this engine would have here."""
         with self._lock:  # asking an engine may start a process; once is enough
             until, here = self._seen.get(engine, (0.0, None))

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 
+from ropewalk.engines import EngineName
 from ropewalk.errors import UsageError
-from ropewalk.planner.rope.versions import EngineName
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 _WRAPPERS = frozenset({"env", "exec", "nohup", "sudo", "time"})

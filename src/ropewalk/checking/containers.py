@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 
 from ropewalk.checking.argv import Command
+from ropewalk.engines import EngineName
 from ropewalk.errors import UsageError
-from ropewalk.planner.rope.versions import EngineName
 
 # docker run's options, https://docs.docker.com/reference/cli/docker/container/run/: those that people
 # start a model server with. Any other is refused, since whether it takes a value decides what follows.

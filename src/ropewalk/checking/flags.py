@@ -14,7 +14,8 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, Literal
 
-from ropewalk.planner.rope.versions import EngineName, parse_version
+from ropewalk.engines import EngineName
+from ropewalk.planner.rope.versions import parse_version
 
 Kind = Literal[
     "switch",  # takes no value

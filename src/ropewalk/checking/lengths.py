@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ropewalk.checking.diagnostics import Diagnostic, remark
+from ropewalk.engines import EngineName
 from ropewalk.inspector.records import Inspection
 from ropewalk.planner.rope.decision import RopeAdvice, decide_rope
 from ropewalk.planner.rope.emit import format_number
-from ropewalk.planner.rope.versions import EngineName
 from ropewalk.units import format_tokens as tokens
 
 

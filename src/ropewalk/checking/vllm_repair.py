@@ -14,6 +14,7 @@ from ropewalk.checking.vllm_settings import VllmSettings
 from ropewalk.inspector.published import rule_for
 from ropewalk.inspector.records import Inspection
 from ropewalk.inspector.rope_blocks import Block, full_block, type_of
+from ropewalk.planner.rope import versions
 from ropewalk.planner.rope.emit import emit_yarn, smallest_factor, yarn_block
 
 ROPE_FLAGS = ("--rope-scaling", "--rope-theta")  # of older versions
@@ -39,7 +40,7 @@ def repaired(settings: VllmSettings, inspection: Inspection, reached: Reach, *, 
             max_len=length,
             target_len=asked or length,
             text_config_key=inspection.value("text_config_key"),
-            vllm_version=version,
+            new_keys=versions.has(versions.ROPE_PARAMETERS_KEY, version),
         )
         emitted = emission.vllm_hf_overrides or {}
     elif asked is not None:

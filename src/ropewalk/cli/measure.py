@@ -30,8 +30,8 @@ from ropewalk.measuring.recall.statistics import BAR_POINT
 from ropewalk.serving.records import JUDGED, Measurement
 
 if TYPE_CHECKING:
+    from ropewalk.engines import EngineName
     from ropewalk.measuring.cluster.settings import CampaignSettings
-    from ropewalk.planner.records import Engine
 
 _GRID, _RUN, _CLUSTER = "What to ask", "The run", "On a cluster"
 
@@ -148,7 +148,7 @@ def command(
     context_len: int,
     arms: tuple[str, ...],
     tasks: tuple[str, ...],
-    engine: Engine | None,
+    engine: EngineName | None,
     engine_path: Path | None,
     resume: str | None,
     html: Path | None,

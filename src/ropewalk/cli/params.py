@@ -11,6 +11,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from ropewalk.cli.command import option
+from ropewalk.engines import planned_engines, served_engines
 from ropewalk.errors import UsageError
 from ropewalk.units import parse_size, parse_tokens
 
@@ -108,8 +109,8 @@ class NewFileType(_PathType):
 
 TOKENS = UnitType("tokens", parse_tokens, "tokens")
 SIZE = UnitType("size", parse_size, "bytes")
-SERVED = ("vllm", "llama-server", "llama-cpp-python")
-ENGINES = ("vllm", "llama-server", "transformers", "llama-cpp-python")
+SERVED = served_engines()
+ENGINES = planned_engines()
 ENGINE_HELP = "Default: llama-server for a GGUF, vllm for everything else."
 COUNT = click.IntRange(min=1)
 FILE = click.Path(path_type=Path, dir_okay=False)

@@ -8,8 +8,8 @@ from ropewalk import core
 from ropewalk.cli import output
 from ropewalk.cli.command import Command, checkpoint_argument, json_option, option
 from ropewalk.cli.params import ENGINES, TOKENS
+from ropewalk.engines import EngineName
 from ropewalk.findings import has_error
-from ropewalk.planner.records import Engine
 
 
 @click.command(
@@ -27,7 +27,7 @@ from ropewalk.planner.records import Engine
 @option("--pairs", "all_pairs", is_flag=True, help="List every pair of the head, not a few.")
 @json_option
 def command(
-    checkpoint: str, context_len: int | None, engine: Engine | None, all_pairs: bool, as_json: bool
+    checkpoint: str, context_len: int | None, engine: EngineName | None, all_pairs: bool, as_json: bool
 ) -> int:
     """Show the rotation rate and wavelength of each pair, and what scaling does to it.
 

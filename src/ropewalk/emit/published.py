@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ropewalk.planner.rope.versions import EngineName
+from ropewalk.engines import EngineName
 from ropewalk.serving.engines.llama_cpp import launch as llama_server
 from ropewalk.serving.engines.vllm import launch as vllm
 

@@ -11,7 +11,7 @@ from ropewalk.inspector.records import Inspection
 from ropewalk.planner.advice import advise
 from ropewalk.planner.calibration import Calibration
 from ropewalk.planner.compute import compute_of, work_of
-from ropewalk.planner.engines import ENGINES
+from ropewalk.planner.engines import rules_of
 from ropewalk.planner.engines.rules import EngineRules
 from ropewalk.planner.fit import fit_limits
 from ropewalk.planner.machine import Machine
@@ -64,7 +64,7 @@ def make_plan(
     """
     request = _with_budget(request)
     _check(request)
-    rules = ENGINES[request.engine]
+    rules = rules_of(request.engine)
     shape = shape_of(inspection, draft=draft, projector=projector, mtp=request.mtp)
     request, candidates = _settled(shape, request, machine, rules)
     key, value = rules.types_of(shape, request, machine)
@@ -113,7 +113,7 @@ def prompt_work(
 ) -> tuple[PromptWork, ...]:
     """The work of prompts of these lengths where ``request`` is served; raises as :func:`make_plan` does."""
     shape = shape_of(inspection, mtp=request.mtp)
-    key, value = ENGINES[request.engine].types_of(shape, request, machine)
+    key, value = rules_of(request.engine).types_of(shape, request, machine)
     return tuple(work_of(shape, length=length, key=key, value=value) for length in lengths)
 
 
@@ -134,12 +134,7 @@ def _check(request: PlanRequest) -> None:
             f"{devices:,} devices are more than the {_MOST_DEVICES:,} that can be planned for",
             where={"field": "pipeline_parallel", "value": devices},
         )
-    if request.engine not in ENGINES:
-        raise UsageError(
-            f"there is no engine {request.engine!r}; plans are made for {', '.join(ENGINES)}",
-            where={"field": "engine", "value": request.engine},
-        )
-    most = ENGINES[request.engine].MAX_SEQUENCES
+    most = rules_of(request.engine).MAX_SEQUENCES
     if most is not None and request.num_sequences > most:
         raise UsageError(
             f"{request.engine} serves {most} sequence at a time, not {request.num_sequences}; others wait",

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from ropewalk.engines import EngineName
 from ropewalk.findings import Finding, has_error
 
-Engine = Literal["vllm", "llama-server", "transformers", "llama-cpp-python"]
-LLAMA_CPP: frozenset[Engine] = frozenset({"llama-server", "llama-cpp-python"})  # both run llama.cpp
 Basis = Literal["exact", "engine_rule", "oracle", "estimate"]
 RopeDecisionKind = Literal["none", "scale", "builtin", "refuse"]
 FlashAttention = Literal["on", "off", "auto"]
@@ -50,7 +49,7 @@ class PlanRequest:
     """
 
     context_len: int
-    engine: Engine
+    engine: EngineName
     num_sequences: int = 1
     cache_type_k: str = "auto"
     cache_type_v: str = "auto"

@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ropewalk.engines import engine_of
 from ropewalk.errors import CheckpointError, EngineError
 from ropewalk.inspector.checkpoint import open_checkpoint
 from ropewalk.inspector.records import Inspection
-from ropewalk.planner.records import LLAMA_CPP, DeviceShare, Plan
+from ropewalk.planner.records import DeviceShare, Plan
 from ropewalk.planner.rope.versions import RULES, has, parse_version
 from ropewalk.serving.connectivity import reach_checks
 from ropewalk.serving.engines import with_devices
@@ -73,7 +74,7 @@ class _Flight:
 
     @property
     def reads_gguf(self) -> bool:
-        return self.spec.build.engine in LLAMA_CPP
+        return "gguf" in engine_of(self.spec.build.engine).formats
 
 
 def preflight(

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from ropewalk.engines import EngineName
 from ropewalk.findings import Finding
 from ropewalk.planner.records import Launch, NodeLaunch, PromptWork, RopeDecision
-from ropewalk.planner.rope.versions import EngineName
 
 Outcome = Literal[
     "hit",  # the right value, and no other candidate

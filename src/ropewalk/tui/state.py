@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ropewalk.engines import EngineName
 from ropewalk.errors import RopewalkError
 from ropewalk.inspector.records import Checkpoint, Inspection
-from ropewalk.planner.records import Engine, Plan, PlanRequest
+from ropewalk.planner.records import Plan, PlanRequest
 
 FALLBACK_CONTEXT = 4096  # where nothing in the checkpoint says for how long it was trained
 
@@ -75,7 +76,7 @@ class AppState:
         return self.plan is not None and self.planned == self.request
 
 
-def first_request(opened: Opened, engine: Engine) -> PlanRequest:
+def first_request(opened: Opened, engine: EngineName) -> PlanRequest:
     """What is planned before anybody asked: one sequence of the context that was trained for."""
     inspection = opened.inspection
     length = inspection.value("native_context") or inspection.value("max_position_embeddings")

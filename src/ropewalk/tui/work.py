@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ropewalk import core
+from ropewalk.engines import EngineName
 from ropewalk.inspector.records import LayerGroup
-from ropewalk.planner.records import Engine, Plan, PlanRequest
+from ropewalk.planner.records import Plan, PlanRequest
 from ropewalk.tui import places
 from ropewalk.tui.serverrun import Serving
 from ropewalk.tui.state import Device, Masks, Opened, first_request
@@ -48,7 +49,7 @@ class Backend:
 
     def __init__(self, *, state: Path | None = None, runs: Path | None = None) -> None:
         self._state = state
-        self._looked: dict[Engine, Host] = {}
+        self._looked: dict[EngineName, Host] = {}
         self.stored = Stored(runs)
         self.serving = Serving()
 
@@ -82,7 +83,7 @@ class Backend:
         calibration = self.stored.calibration(opened, request, here)
         return plan_for_host(opened.inspection, request, here, calibration=calibration)
 
-    def _here(self, engine: Engine) -> Host:
+    def _here(self, engine: EngineName) -> Host:
         """The engine and the devices of this machine: looked for once, which may take a second."""
         from ropewalk.serving.host.probe import probe_host
 
@@ -134,11 +135,11 @@ class Backend:
             windowed=live.window,
         )
 
-    def cache_types(self, engine: Engine) -> tuple[str, ...]:
+    def cache_types(self, engine: EngineName) -> tuple[str, ...]:
         """The types of KV cache worth planning for."""
-        from ropewalk.planner.engines import ENGINES
+        from ropewalk.planner.engines import rules_of
 
-        return tuple(dict.fromkeys(("auto", *ENGINES[engine].FIT_TYPES)))
+        return tuple(dict.fromkeys(("auto", *rules_of(engine).FIT_TYPES)))
 
     def what_if_heads(self, opened: Opened, request: PlanRequest) -> tuple[HeadsRow, ...]:
         """The cache for every number of KV heads that divides the query heads; none for latent attention."""

@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ropewalk import jsonio
+from ropewalk.engines import EngineName
 from ropewalk.errors import UsageError
 from ropewalk.inspector.records import Inspection
-from ropewalk.planner.records import Engine
 from ropewalk.planner.rope.decision import RopeAdvice, decide_rope
 
 MakeInspection = Callable[..., Inspection]
-ENGINES: tuple[Engine, ...] = ("vllm", "llama-server", "transformers")
+ENGINES: tuple[EngineName, ...] = ("vllm", "llama-server", "transformers")
 LLAMA3 = {
     "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
     "original_max_position_embeddings": 8192,
@@ -25,7 +25,9 @@ LLAMA3 = {
 YARN4 = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768}
 
 
-def decide(inspection: Inspection, context_len: int, engine: Engine = "vllm", **options: Any) -> RopeAdvice:
+def decide(
+    inspection: Inspection, context_len: int, engine: EngineName = "vllm", **options: Any
+) -> RopeAdvice:
     return decide_rope(inspection, context_len=context_len, engine=engine, **options)
 
 
@@ -37,7 +39,7 @@ def codes(advice: RopeAdvice) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_within_the_trained_length_nothing_is_scaled(qwen3: Inspection, engine: Engine) -> None:
+def test_within_the_trained_length_nothing_is_scaled(qwen3: Inspection, engine: EngineName) -> None:
     advice = decide(qwen3, 32768, engine)
     assert advice.decision.decision == "none"
     assert (advice.decision.type, advice.decision.factor, advice.decision.attention_factor) == (
@@ -443,7 +445,7 @@ def test_chunked_mrope_moves_vllms_range(inspection_of: MakeInspection) -> None:
 
 @settings(deadline=None)
 @given(target=st.integers(1, 300_000), engine=st.sampled_from(ENGINES), allow=st.booleans())
-def test_qwen3_at_any_length(qwen3: Inspection, target: int, engine: Engine, allow: bool) -> None:
+def test_qwen3_at_any_length(qwen3: Inspection, target: int, engine: EngineName, allow: bool) -> None:
     advice = decide(qwen3, target, engine, allow_unvalidated=allow)
     decision = advice.decision
     assert (decision.decision == "scale") == (40960 < target <= (300_000 if allow else 131072))

@@ -141,7 +141,7 @@ def test_nested_layer_types_are_emitted_whole() -> None:
 
 
 def test_old_vllm_reads_the_old_keys() -> None:
-    emission = emit(QWEN3, 4.0, 32768, vllm_version="0.11.2")
+    emission = emit(QWEN3, 4.0, 32768, new_keys=False)
     assert emission.vllm_hf_overrides == emission.transformers_v4
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ropewalk.planner.records import Engine
+from ropewalk.engines import EngineName
 from ropewalk.planner.rope.frequencies import (
     RotationInputs,
     attention_factor,
@@ -28,7 +28,9 @@ from ropewalk.planner.rope.frequencies import (
 Block = dict[str, Any]
 
 
-def rates_of(block: Block, dim: int, *, engine: Engine = "transformers", **inputs: Any) -> tuple[float, ...]:
+def rates_of(
+    block: Block, dim: int, *, engine: EngineName = "transformers", **inputs: Any
+) -> tuple[float, ...]:
     return rotation(block, RotationInputs(inputs.pop("head_dim", dim), dim, engine=engine, **inputs)).rates
 
 

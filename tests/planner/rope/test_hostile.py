@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ropewalk import jsonio
+from ropewalk.engines import EngineName
 from ropewalk.errors import CheckpointError
 from ropewalk.inspector.records import Inspection
-from ropewalk.planner.records import Engine
 from ropewalk.planner.rope.decision import decide_rope
 from ropewalk.planner.rope.table import rope_table
 
@@ -44,7 +44,12 @@ BLOCKS = st.builds(
     allow=st.booleans(),
 )
 def test_decisions_and_tables_of_any_block(
-    inspection_of: MakeInspection, block: dict[str, Any], target: int, engine: Engine, arm: str, allow: bool
+    inspection_of: MakeInspection,
+    block: dict[str, Any],
+    target: int,
+    engine: EngineName,
+    arm: str,
+    allow: bool,
 ) -> None:
     inspection = inspection_of({"max_position_embeddings": 131072, "rope_parameters": block})
     advice = decide_rope(inspection, context_len=target, engine=engine, arm=arm, allow_unvalidated=allow)

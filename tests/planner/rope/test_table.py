@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from ropewalk import jsonio
+from ropewalk.engines import EngineName
 from ropewalk.errors import CheckpointError, UsageError
 from ropewalk.inspector.records import Inspection
-from ropewalk.planner.records import Engine
 from ropewalk.planner.rope.decision import decide_rope
 from ropewalk.planner.rope.table import RopeTable, rope_table
 
@@ -17,7 +17,7 @@ MakeInspection = Callable[..., Inspection]
 
 
 def table_of(
-    inspection: Inspection, context_len: int, engine: Engine = "vllm", arm: str = "auto"
+    inspection: Inspection, context_len: int, engine: EngineName = "vllm", arm: str = "auto"
 ) -> RopeTable:
     advice = decide_rope(inspection, context_len=context_len, engine=engine, arm=arm)
     return rope_table(inspection, advice, context_len=context_len, engine=engine)

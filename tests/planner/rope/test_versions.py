@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from ropewalk.engines import EngineName
 from ropewalk.planner.rope import versions
-from ropewalk.planner.rope.versions import EngineName, has, parse_version
+from ropewalk.planner.rope.versions import has, parse_version
 
 
 @pytest.mark.parametrize(

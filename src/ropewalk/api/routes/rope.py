@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from ropewalk import core
 from ropewalk.api.state import UseState, json_response
-from ropewalk.planner.records import Engine
+from ropewalk.engines import EngineName
 from ropewalk.planner.rope.table import RopeTable
 
 router = APIRouter(tags=["Plan"])
@@ -20,7 +20,7 @@ def rope(
     checkpoint: str,
     state: UseState,
     context_len: Annotated[int | None, Query(ge=1)] = None,
-    engine: Engine | None = None,
+    engine: EngineName | None = None,
 ) -> Response:
     """Rotation rate and wavelength of each pair, unscaled and as served at `context_len` tokens.
 

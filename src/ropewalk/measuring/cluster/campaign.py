@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ropewalk import jsonio
+from ropewalk.engines import EngineName
 from ropewalk.errors import EngineMissingError, UsageError
 from ropewalk.findings import Finding
 from ropewalk.inspector.records import Inspection
@@ -22,7 +23,6 @@ from ropewalk.measuring.schedule import open_steps
 from ropewalk.measuring.session import OnEvent, Session
 from ropewalk.measuring.settings import MeasureSettings
 from ropewalk.measuring.store import RunStore
-from ropewalk.planner.records import Engine
 from ropewalk.serving.engines import pick_engine
 from ropewalk.serving.host.devices import find_devices
 from ropewalk.serving.host.probe import Host
@@ -222,7 +222,7 @@ def node_findings(arms: Sequence[ArmResult]) -> tuple[Finding, ...]:
     return tuple(findings)
 
 
-def planned_build(engine: Engine, options: Mapping[str, Any], *, engine_path: str | None) -> EngineBuild:
+def planned_build(engine: EngineName, options: Mapping[str, Any], *, engine_path: str | None) -> EngineBuild:
     """The engine to plan for on a machine that only hands out tasks: its own, else one by name alone."""
     assert engine != "transformers"  # noqa: S101 - nothing is measured with it
     if engine_path is None:

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 
 from ropewalk import jsonio
 from ropewalk._version import __version__
+from ropewalk.engines import EngineName
 from ropewalk.findings import Finding
 from ropewalk.measuring.session import settings_data
 from ropewalk.measuring.settings import MeasureSettings
-from ropewalk.planner.rope.versions import EngineName
 from ropewalk.serving.records import ArmResult, EngineBuild, Measurement, NodeSeen, Trial
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from ropewalk.planner.engines import llama_cpp_python, llama_server, transformers, vllm
-from ropewalk.planner.engines.rules import EngineRules
-from ropewalk.planner.records import Engine
+from importlib import import_module
+from typing import cast
 
-ENGINES: dict[Engine, EngineRules] = {
-    "vllm": vllm,
-    "llama-server": llama_server,
-    "llama-cpp-python": llama_cpp_python,
-    "transformers": transformers,
-}
+from ropewalk.engines import engine_of
+from ropewalk.planner.engines.rules import EngineRules
+
+__all__ = ["EngineRules", "rules_of"]
+
+
+def rules_of(engine: str) -> EngineRules:
+    """The engine's functions of :class:`EngineRules`. Raises :class:`UsageError` for an unknown engine."""
+    return cast("EngineRules", import_module(engine_of(engine).rules))

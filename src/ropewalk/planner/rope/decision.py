@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ropewalk.engines import EngineName
 from ropewalk.errors import UsageError
 from ropewalk.findings import Finding, by_severity
 from ropewalk.inspector.records import Inspection
 from ropewalk.inspector.rope_blocks import Block
-from ropewalk.planner.records import Engine, RopeDecision, RopeDecisionKind
+from ropewalk.planner.records import RopeDecision, RopeDecisionKind
 from ropewalk.planner.rope import notes, versions
 from ropewalk.planner.rope.emit import (
     Emission,
@@ -49,7 +50,7 @@ def decide_rope(
     inspection: Inspection,
     *,
     context_len: int,
-    engine: Engine,
+    engine: EngineName,
     engine_version: str | None = None,
     arm: str = "auto",
     allow_unvalidated: bool = False,
@@ -168,15 +169,12 @@ def _scale(at: Situation, factor: float, original: int) -> RopeAdvice:
         max_len=reach,
         target_len=at.target,
         text_config_key=at.text_config_key,
-        vllm_version=at.engine_version if at.engine == "vllm" else None,
+        new_keys=at.has(versions.ROPE_PARAMETERS_KEY),
     )
     described = at.rule is not None and at.rule.yarn_original is not None and at.target <= (at.supported or 0)
     findings = [notes.short_texts(factor), *notes.on_added_yarn(at)]
     if not described and at.target > (at.supported or 0):
         findings.append(notes.beyond_published(at, "warning"))
-    lifts_itself = at.engine != "llama-server" or versions.has(
-        versions.YARN_LIFTS_TRAINED_CONTEXT, at.engine_version
-    )
     whose = "the publisher's rule" if described else "no rule is published for it"
     return _advice(
         at,
@@ -186,7 +184,7 @@ def _scale(at: Situation, factor: float, original: int) -> RopeAdvice:
         block=block,
         emission=emission,
         findings=findings,
-        override=None if lifts_itself else at.target,
+        override=None if at.has(versions.YARN_LIFTS_TRAINED_CONTEXT) else at.target,
     )
 
 
@@ -204,7 +202,7 @@ def _forced(at: Situation, factor: float) -> RopeAdvice:
 
 def _unscaled(at: Situation) -> RopeAdvice:
     """The limit lifted, positions as they are: to measure what that does."""
-    if at.scaled_len is not None and at.engine == "vllm" and at.target > at.scaled_len:
+    if at.traits.yarn_table_from_block and at.scaled_len is not None and at.target > at.scaled_len:
         return _refuse(at, notes.yarn_rows(at))
     refusal = notes.table_too_short(at)
     if refusal is not None:
@@ -248,7 +246,7 @@ def _keep(at: Situation, reason: str, findings: list[Finding], *, lift_to: int |
         block=at.block,
         emission=emission,
         findings=findings,
-        override=length if lifted and at.engine == "llama-server" else None,
+        override=length if lifted and at.traits.lifts_by_override else None,
     )
 
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from ropewalk.inspector.rope_blocks import Block, full_key, is_nested
-from ropewalk.planner.rope import versions
 from ropewalk.planner.rope.trained_context import freq_scale, scaled_len, single
 
 # What belongs to a scaling that is replaced; everything else of a block is kept (mrope_section, ...).
@@ -56,18 +55,17 @@ def emit_yarn(
     max_len: int,
     target_len: int,
     text_config_key: str | None,
-    vllm_version: str | None = None,
+    new_keys: bool = True,
 ) -> Emission:
     """``block`` in place of the full-attention block of ``rope_parameters``, for ``max_len`` tokens.
 
     ``max_position_embeddings`` goes along: vLLM 0.30 and later serve no more than it, and transformers
-    before 4.53 took the factor from it.
+    before 4.53 took the factor from it. ``new_keys``: vLLM reads ``rope_parameters``.
     """
     v4 = _v4(block, max_len)
     key = full_key(rope_parameters) if is_nested(rope_parameters) else None
     parameters = dict(block) if key is None else {**rope_parameters, key: dict(block)}
     v5 = {"max_position_embeddings": max_len, "rope_parameters": parameters}
-    new_keys = versions.has(versions.ROPE_PARAMETERS_KEY, vllm_version)
     return Emission(
         transformers_v4=_under(text_config_key, v4),
         transformers_v5=_under(text_config_key, v5),

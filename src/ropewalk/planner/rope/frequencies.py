@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ropewalk.planner.records import LLAMA_CPP, Engine
+from ropewalk.engines import REFERENCE, EngineName, RopeTraits, engine_of
 
 Rates = tuple[float, ...]
 
@@ -37,7 +37,12 @@ class RotationInputs:
     rotary_dim: int
     max_position_embeddings: int | None = None
     seq_len: int | None = None
-    engine: Engine = "transformers"
+    engine: EngineName = REFERENCE
+
+    @property
+    def traits(self) -> RopeTraits:
+        """How the engine reads the block."""
+        return engine_of(self.engine).rope
 
 
 def base_rates(rope_theta: float, dim: int) -> Rates:
@@ -55,7 +60,7 @@ def rotation(block: Mapping[str, Any], inputs: RotationInputs) -> Rotation:
 
 
 def attention_factor(
-    block: Mapping[str, Any], *, max_position_embeddings: int | None, engine: Engine
+    block: Mapping[str, Any], *, max_position_embeddings: int | None, engine: EngineName
 ) -> float | None:
     """What queries and keys are each multiplied by under a block; None where it does not say enough."""
     try:
@@ -90,7 +95,7 @@ def _dynamic(block: Mapping[str, Any], inputs: RotationInputs) -> Rotation:
     if "alpha" in block:
         return Rotation(base_rates(ntk_base(theta, block["alpha"], dim), dim), 1.0)
     factor, trained = block["factor"], inputs.max_position_embeddings
-    if inputs.engine != "transformers" or trained is None:
+    if inputs.traits.dynamic_ntk != "per_prompt" or trained is None:
         return Rotation(base_rates(theta, dim), 1.0)
     seq_len = max(inputs.seq_len or trained, trained)
     return Rotation(base_rates(ntk_base(theta, factor * seq_len / trained - (factor - 1), dim), dim), 1.0)
@@ -124,7 +129,7 @@ def _yarn(block: Mapping[str, Any], inputs: RotationInputs) -> Rotation:
         block["original_max_position_embeddings"],
         beta_fast=block.get("beta_fast", 32),
         beta_slow=block.get("beta_slow", 1),
-        truncate=block.get("truncate", True) or inputs.engine in LLAMA_CPP,
+        truncate=block.get("truncate", True) or not inputs.traits.obeys_truncate,
     )
     rates = tuple(
         rate * (1 - ramp) + rate / factor * ramp
@@ -195,12 +200,12 @@ def _longrope(block: Mapping[str, Any], inputs: RotationInputs) -> Rotation:
 
 
 def longrope_attention_factor(
-    block: Mapping[str, Any], *, max_position_embeddings: int | None, engine: Engine
+    block: Mapping[str, Any], *, max_position_embeddings: int | None, engine: EngineName
 ) -> float:
     """sqrt(1 + ln s / ln L0); vLLM 0.33 takes s from the lengths, whatever ``factor`` says."""
     original = block["original_max_position_embeddings"]
     factor = max_position_embeddings / original if max_position_embeddings else 1.0
-    if engine != "vllm":
+    if not engine_of(engine).rope.longrope_factor_from_lengths:
         if block.get("attention_factor") is not None:
             return float(block["attention_factor"])
         factor = float(block.get("factor", factor))
@@ -226,7 +231,7 @@ def _proportional(block: Mapping[str, Any], inputs: RotationInputs) -> Rotation:
     transformers 5.24 divides by ``factor``; vLLM 0.33 and llama.cpp b11434 ignore it.
     """
     turning = inputs.rotary_dim // 2
-    factor = block.get("factor", 1.0) if inputs.engine == "transformers" else 1.0
+    factor = block.get("factor", 1.0) if inputs.traits.divides_proportional else 1.0
     rates = base_rates(block["rope_theta"], inputs.head_dim)
     return Rotation(tuple(rate / factor if pair < turning else 0.0 for pair, rate in enumerate(rates)), 1.0)
 

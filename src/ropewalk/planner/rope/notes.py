@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from ropewalk.findings import Finding, Severity
 from ropewalk.inspector.rope_blocks import Block
-from ropewalk.planner.records import LLAMA_CPP
 from ropewalk.planner.rope.emit import format_number
 from ropewalk.planner.rope.frequencies import correction_range
 from ropewalk.planner.rope.situation import Situation
@@ -175,11 +174,11 @@ def yarn_rows(at: Situation) -> Finding:
 
 def table_too_short(at: Situation) -> Finding | None:
     """Dynamic scaling exists in transformers alone: vLLM sizes its table without it, GGUF drops it."""
-    if at.rope_type != "dynamic" or "alpha" in at.block or at.engine == "transformers":
+    if at.rope_type != "dynamic" or "alpha" in at.block or at.traits.dynamic_ntk == "per_prompt":
         return None
     if at.config_len is None or at.target <= at.config_len:
         return None
-    if at.engine == "vllm":
+    if at.traits.dynamic_ntk == "table":
         message = f"vLLM accepts the length of dynamic scaling, but builds {_len(at.config_len)} rows only"
         return Finding(
             "rope_table_too_short", "error", message, {"rows": at.config_len, "context_len": at.target}
@@ -194,14 +193,16 @@ def on_shipped_scaling(at: Situation) -> list[Finding]:
     """What to know about a scaling that the checkpoint carries, at this length and on this engine."""
     findings = []
     original = at.block.get("original_max_position_embeddings")
-    static = at.engine != "transformers"
+    static = not at.traits.chooses_per_prompt
     if at.rope_type == "longrope" and static and original and at.target > original:
         findings.append(_long_list(at, original))
     if at.has_publishers_block:
         findings.append(short_texts(at.block["factor"]))
-    if at.engine == "vllm" and at.rope_type == "linear" and isinstance(at.block.get("factor"), int):
+    whole = at.rope_type == "linear" and isinstance(at.block.get("factor"), int)
+    if whole and not at.traits.takes_whole_linear_factor:
         findings.append(_whole_factor(at.block))
-    if at.engine in LLAMA_CPP and at.rope_type == "yarn" and at.block.get("truncate") is False:
+    unrounded = at.rope_type == "yarn" and at.block.get("truncate") is False
+    if unrounded and not at.traits.obeys_truncate:
         findings.append(_truncated(at.block))
     return findings
 
@@ -237,17 +238,16 @@ def _truncated(block: Block) -> Finding:
 
 def on_added_yarn(at: Situation) -> list[Finding]:
     """Where an engine would take YaRN's range from another length than the one stated."""
-    sections = at.block.get("mrope_section")
-    if at.engine != "vllm" or not sections or at.block.get("mrope_interleaved") or at.yarn_original is None:
+    sections, scale = at.block.get("mrope_section"), at.traits.chunked_mrope_scale
+    if scale == 1 or not sections or at.block.get("mrope_interleaved") or at.yarn_original is None:
         return []
     theta, dim = at.block["rope_theta"], 2 * sum(sections)
-    # vLLM 0.33 multiplies the original length of chunked M-RoPE by 4 (engine default of Qwen2-VL).
-    stated, used = (correction_range(dim, theta, at.yarn_original * scale) for scale in (1, 4))
+    stated, used = (correction_range(dim, theta, at.yarn_original * times) for times in (1, scale))
     return [
         Finding(
             "rope_frequencies_differ",
             "warning",
-            f"for chunked M-RoPE vLLM takes YaRN's range over 4 x {_len(at.yarn_original)} tokens: "
+            f"for chunked M-RoPE vLLM takes YaRN's range over {scale} x {_len(at.yarn_original)} tokens: "
             f"pairs {used[0]:g} to {used[1]:g} instead of {stated[0]:g} to {stated[1]:g}",
             {"stated": list(stated), "used": list(used)},
         )

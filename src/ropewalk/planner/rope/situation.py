@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ropewalk.engines import EngineName, RopeTraits, engine_of
 from ropewalk.inspector.published import PublishedRule, config_context, rule_for
 from ropewalk.inspector.records import Inspection
 from ropewalk.inspector.rope_blocks import Block, full_block, is_nested
-from ropewalk.planner.records import LLAMA_CPP, Engine
 from ropewalk.planner.rope import versions
+from ropewalk.planner.rope.versions import VersionRule
 
 # Keys by which a config states its length (vLLM 0.33, config/model.py:2545); the smallest stated one counts.
 _LENGTH_KEYS = frozenset(
@@ -29,7 +30,7 @@ class Situation:
     """
 
     target: int
-    engine: Engine
+    engine: EngineName
     engine_version: str | None
     positions: str
     parameters: Mapping[str, Any]
@@ -42,6 +43,15 @@ class Situation:
     text_config_key: str | None
     context_key: str
     allow_unvalidated: bool
+
+    @property
+    def traits(self) -> RopeTraits:
+        """How the engine reads rotations and lengths."""
+        return engine_of(self.engine).rope
+
+    def has(self, rule: VersionRule) -> bool:
+        """Whether the engine of this version has the change; one that the rule is not about has it."""
+        return versions.has(rule, self.engine_version, engine=self.engine)
 
     @property
     def rope_type(self) -> str:
@@ -80,7 +90,7 @@ def read_situation(
     inspection: Inspection,
     *,
     context_len: int,
-    engine: Engine,
+    engine: EngineName,
     engine_version: str | None,
     allow_unvalidated: bool,
 ) -> Situation:
@@ -100,7 +110,7 @@ def read_situation(
         native=inspection.value("native_context"),
         supported=inspection.value("supported_context"),
         config_len=mpe,
-        limit=mpe if engine in LLAMA_CPP else stated.value,
+        limit=mpe if engine_of(engine).rope.limited_by_header else stated.value,
         text_config_key=inspection.value("text_config_key"),
         context_key=detail if detail in _LENGTH_KEYS else "max_position_embeddings",
         allow_unvalidated=allow_unvalidated,
@@ -110,8 +120,6 @@ def read_situation(
 
 def _with_old_vllm_limit(situation: Situation) -> Situation:
     """Before vLLM 0.30 a YaRN block alone set the length: original x factor."""
-    if situation.engine != "vllm" or situation.scaled_len is None:
-        return situation
-    if versions.has(versions.YARN_LENGTH_FROM_CONFIG, situation.engine_version):
+    if situation.scaled_len is None or situation.has(versions.YARN_LENGTH_FROM_CONFIG):
         return situation
     return replace(situation, limit=situation.scaled_len)

@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ropewalk.engines import EngineName
 from ropewalk.errors import CheckpointError, UsageError
 from ropewalk.findings import Finding
 from ropewalk.inspector.records import Inspection
 from ropewalk.inspector.rope_blocks import Block, full_block
-from ropewalk.planner.records import Engine, RopeDecision
+from ropewalk.planner.records import RopeDecision
 from ropewalk.planner.rope.decision import RopeAdvice
 from ropewalk.planner.rope.frequencies import Rotation, RotationInputs, mrope_axes, rotation
 
@@ -47,7 +48,7 @@ class RopeTable:
     """
 
     checkpoint: str
-    engine: Engine
+    engine: EngineName
     context_len: int
     native_context: int | None
     supported_context: int | None
@@ -63,7 +64,9 @@ class RopeTable:
     schema: str = "ropewalk.rope/1"
 
 
-def rope_table(inspection: Inspection, advice: RopeAdvice, *, context_len: int, engine: Engine) -> RopeTable:
+def rope_table(
+    inspection: Inspection, advice: RopeAdvice, *, context_len: int, engine: EngineName
+) -> RopeTable:
     """Every pair of the full-attention layers under ``advice``.
 
     Raises :class:`UsageError` where the model has no rotary positions, :class:`CheckpointError` where its

