@@ -1,15 +1,14 @@
-"""``families.md``: how a layer's kind is found, what family files add, and what publishers say of length."""
+"""``families.md``: how a layer is known, what the table of families adds, what publishers say of length."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from types import ModuleType
 
 from docs.markdown import code, doc, table
 from ropewalk.inspector import published
 from ropewalk.inspector.derive import families, patterns
 from ropewalk.inspector.derive.class_defaults import SOURCE
-from ropewalk.inspector.derive.families.base import Family
+from ropewalk.inspector.derive.families import Family
 
 
 def families_page() -> str:
@@ -19,8 +18,9 @@ def families_page() -> str:
         words.setdefault(word, []).append(spelling)
     rules = [doc(rule) or "" for rule in patterns._CONFIG_RULES]
     periods = [
-        [f"`{arch}`", f"every {period}", "first" if first else "last"]
-        for arch, (period, first) in patterns._GGUF_PERIODS.items()
+        [code(row.model_types), f"every {row.full_every}", "first" if row.full_first else "last"]
+        for row in families.TABLE
+        if row.full_every
     ]
     return "\n".join(
         [
@@ -31,7 +31,7 @@ def families_page() -> str:
             _GGUF,
             table("architecture", "full attention", "which of them", rows=periods),
             _FAMILIES,
-            table("file", "model types", "what it says", "why", rows=_families()),
+            table("model types", "what it says", "why", rows=_families()),
             _DEFAULTS.format(source=SOURCE),
             _PUBLISHED,
             table("models", "trained", "described", "YaRN from", "rule", "source", rows=_published()),
@@ -40,18 +40,8 @@ def families_page() -> str:
 
 
 def _families() -> Iterator[list[str]]:
-    for module in families._REGISTERED:
-        for family in _in(module):
-            yield [
-                f"`{module.__name__.rpartition('.')[2]}`",
-                code(family.model_types),
-                _says(family),
-                doc(module),
-            ]
-
-
-def _in(module: ModuleType) -> list[Family]:
-    return [value for value in vars(module).values() if isinstance(value, Family)]
+    for family in families.TABLE:
+        yield [code(family.model_types), _says(family), family.why]
 
 
 def _says(family: Family) -> str:
@@ -63,6 +53,12 @@ def _says(family: Family) -> str:
         "no attention": family.all_recurrent,
         f"{family.caches_per_layer} caches a layer": family.caches_per_layer > 1,
         "normalisation": family.normalisation is not None,
+        f"base {family.rope_theta or 0:,.0f}": family.rope_theta is not None,
+        f"{family.partial_rotary or 0:.0%} of each head": family.partial_rotary is not None,
+        "base of sliding layers": family.sliding_theta is not None,
+        "period in a GGUF": family.full_every is not None or family.nope_every is not None,
+        "no window in a GGUF": family.gguf_window_off,
+        "factor in the length": family.factor_included,
     }
     return ", ".join(name for name, is_said in said.items() if is_said)
 
@@ -98,9 +94,9 @@ _GGUF = """
 A GGUF states its window and often its pattern. Where it does not, llama.cpp's own period counts (b11434):"""
 
 _FAMILIES = """
-## Family files
+## The table of families
 
-One file per family that neither fields nor tensors can describe, in `inspector/derive/families/`:"""
+One row per family that neither fields nor tensors can describe, in `inspector/derive/families.py`:"""
 
 _DEFAULTS = """
 ## Defaults

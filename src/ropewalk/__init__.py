@@ -37,7 +37,8 @@ if TYPE_CHECKING:
         UsageError,
     )
     from ropewalk.findings import Finding
-    from ropewalk.inspector.records import Fact, Inspection, LayerGroup
+    from ropewalk.inspector.layer_kinds import LayerGroup
+    from ropewalk.inspector.records import Fact, Inspection
     from ropewalk.lab.records import Attention
     from ropewalk.measuring.settings import MeasureSettings
     from ropewalk.planner.records import Fit, Memory, MemoryTerm, Plan, PlanRequest, RopeDecision
@@ -94,7 +95,8 @@ _HOMES = {
     "errors": "CheckpointError CheckpointMissingError EngineError EngineFailedError EngineMissingError "
     "EngineTimeoutError HubError RopewalkError RunActiveError RunMissingError RunStoreError UsageError",
     "findings": "Finding",
-    "inspector.records": "Fact Inspection LayerGroup",
+    "inspector.layer_kinds": "LayerGroup",
+    "inspector.records": "Fact Inspection",
     "lab.records": "Attention",
     "measuring.settings": "MeasureSettings",
     "planner.records": "Fit Memory MemoryTerm Plan PlanRequest RopeDecision",

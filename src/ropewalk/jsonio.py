@@ -57,7 +57,8 @@ def schema_of(cls: type[Any]) -> dict[str, Any]:
 def _field_names(cls: type[Any]) -> tuple[str, ...]:
     names = _FIELD_NAMES.get(cls)
     if names is None:
-        names = _FIELD_NAMES[cls] = tuple(item.name for item in fields(cls))
+        own = getattr(cls, "record_fields", None)  # a record whose JSON has more than its fields
+        names = _FIELD_NAMES[cls] = own or tuple(item.name for item in fields(cls))
     return names
 
 

@@ -8,14 +8,13 @@ from typing import Any
 import pytest
 
 from ropewalk.inspector.derive.rope_config import rope_from_gguf, standardise_rope
+from ropewalk.inspector.layer_kinds import AnyLayer, FullAttention, LatentAttention, SlidingWindow
 from ropewalk.inspector.published import contexts
 from ropewalk.inspector.records import (
     CheckpointSummary,
     Fact,
     Format,
     Inspection,
-    LayerGroup,
-    LayerKind,
     Source,
 )
 
@@ -106,12 +105,13 @@ def from_gguf(metadata: Mapping[str, Any], layers: Layers, *, heads: int = 32, *
 def _inspection(
     facts: dict[str, Fact], layers: Layers, heads: int, source: Source, file_format: Format
 ) -> Inspection:
-    groups, first = [], 0
+    groups: list[AnyLayer] = []
+    first = 0
     for count, kv, dim, window in layers:
-        kind: LayerKind = "latent" if dim == 576 else "sliding" if window else "full"
-        value_dim = 0 if kind == "latent" else dim
         indices = tuple(range(first, first + count))
-        groups.append(LayerGroup(kind, count, indices, heads, kv, dim, value_dim, window))
+        sizes = (indices, heads, kv, dim, dim)
+        group: AnyLayer = SlidingWindow(*sizes, window=window) if window else FullAttention(*sizes)
+        groups.append(LatentAttention(indices, heads, dim) if dim == 576 else group)
         first += count
     facts["position_embedding"] = Fact("rope", "derived")
     summary = CheckpointSummary("a model", "model", file_format, (), 0, 0, 0, None, {})

@@ -10,6 +10,7 @@ from math import pi
 from typing import Any
 
 from ropewalk.findings import Finding
+from ropewalk.inspector.layer_kinds import AnyLayer, FullAttention, SlidingWindow
 from ropewalk.inspector.records import (
     Block,
     BlockTensor,
@@ -18,7 +19,6 @@ from ropewalk.inspector.records import (
     DtypeTotal,
     Fact,
     Inspection,
-    LayerGroup,
     WeightBytes,
 )
 from ropewalk.measuring.speed_fit import fit_speed
@@ -88,7 +88,7 @@ def qwen3_8b() -> Inspection:
             dtypes={"BF16": DtypeTotal(399, 16381470720)},
         ),
         facts=records,
-        layers=(LayerGroup("full", 36, tuple(range(36)), 32, 8, 128, 128),),
+        layers=(FullAttention(tuple(range(36)), 32, 8, 128, 128),),
         block=Block(
             192946432,
             41943296,
@@ -105,13 +105,13 @@ def lying() -> Inspection:
     return replace(qwen3_8b(), findings=(Finding("unknown_model_type", "warning", "not known"), LYING))
 
 
-def hybrid_layers() -> tuple[LayerGroup, ...]:
+def hybrid_layers() -> tuple[AnyLayer, ...]:
     """The layers of Gemma-3-27B: five sliding, one full, ten times, and two sliding."""
     full = tuple(range(5, 60, 6))
     sliding = tuple(index for index in range(62) if index not in full)
     return (
-        LayerGroup("sliding", len(sliding), sliding, 32, 16, 128, 128, window=1024),
-        LayerGroup("full", len(full), full, 32, 16, 128, 128),
+        SlidingWindow(sliding, 32, 16, 128, 128, window=1024),
+        FullAttention(full, 32, 16, 128, 128),
     )
 
 

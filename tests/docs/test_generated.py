@@ -12,7 +12,7 @@ from docs.generate import PAGES, rendered
 
 from ropewalk import errors
 from ropewalk.cli.app import COMMANDS
-from ropewalk.inspector.derive.families import base
+from ropewalk.inspector.derive.families import TABLE
 from ropewalk.planner.rope.versions import RULES
 
 ROOT = Path(__file__).parents[2]
@@ -74,5 +74,5 @@ def test_every_command_family_and_rule_is_on_its_page() -> None:
     cli, families, engines = (rendered(f"{name}.md") for name in ("cli", "families", "engines"))
     for section in COMMANDS.values():
         assert all(f"\n### {name}\n" in cli for name in section)
-    assert all(f"`{name}`" in families for name in base._FAMILIES)
+    assert all(f"`{name}`" in families for family in TABLE for name in family.model_types)
     assert all(rule.source in engines for rule in RULES)

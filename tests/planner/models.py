@@ -5,6 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ropewalk.inspector.layer_kinds import (
+    AnyLayer,
+    FullAttention,
+    LatentAttention,
+    Recurrent,
+    SlidingWindow,
+    StateTensor,
+)
 from ropewalk.inspector.records import (
     Block,
     BlockTensor,
@@ -12,12 +20,10 @@ from ropewalk.inspector.records import (
     Fact,
     Format,
     Inspection,
-    LayerGroup,
-    StateTensor,
     WeightBytes,
 )
 
-Layers = tuple[LayerGroup, ...]
+Layers = tuple[AnyLayer, ...]
 
 
 def attention(
@@ -28,31 +34,21 @@ def attention(
     heads: int = 0,
     window: int | None = None,
     value_dim: int = -1,
-) -> LayerGroup:
+) -> AnyLayer:
     """Layers of plain attention; with a ``window`` they are sliding."""
-    return LayerGroup(
-        kind="sliding" if window else "full",
-        count=len(indices),
-        indices=tuple(indices),
-        num_attention_heads=heads or None,
-        num_key_value_heads=kv,
-        head_dim_k=dim,
-        head_dim_v=dim if value_dim < 0 else value_dim,
-        window=window,
-    )
+    sizes = (tuple(indices), heads or None, kv, dim, dim if value_dim < 0 else value_dim)
+    return SlidingWindow(*sizes, window=window) if window else FullAttention(*sizes)
 
 
-def latent(num_layers: int, *, width: int = 576, heads: int = 128, indexer: int | None = None) -> LayerGroup:
+def latent(num_layers: int, *, width: int = 576, heads: int = 128, indexer: int | None = None) -> AnyLayer:
     """Layers of multi-head latent attention."""
-    return LayerGroup(
-        "latent", num_layers, tuple(range(num_layers)), heads, 1, width, 0, indexer_head_dim=indexer
-    )
+    return LatentAttention(tuple(range(num_layers)), heads, width, indexer_head_dim=indexer)
 
 
-def recurrent(indices: Sequence[int], **state: tuple[int, ...]) -> LayerGroup:
+def recurrent(indices: Sequence[int], **state: tuple[int, ...]) -> AnyLayer:
     """Layers with a constant state, tensor by tensor."""
     tensors = tuple(StateTensor(name, shape) for name, shape in state.items())
-    return LayerGroup("recurrent", len(indices), tuple(indices), state=tensors)
+    return Recurrent(tuple(indices), state=tensors)
 
 
 def every(total: int, step: int, *, offset: int = -1) -> tuple[list[int], list[int]]:

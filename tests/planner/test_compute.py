@@ -16,7 +16,8 @@ from tests.planner.models import (
     smollm2,
 )
 
-from ropewalk.inspector.records import Inspection, LayerGroup
+from ropewalk.inspector.layer_kinds import CrossAttention
+from ropewalk.inspector.records import Inspection
 from ropewalk.planner.caches import CacheType
 from ropewalk.planner.compute import (
     appended_cells,
@@ -148,7 +149,7 @@ def test_recurrent_layers_have_no_square() -> None:
 
 
 def test_cross_attention_reads_the_encoder() -> None:
-    layers = (LayerGroup("cross", 2, (0, 1), 8, 8, 64, 64),)
+    layers = (CrossAttention((0, 1), 8, 8, 64, 64),)
     model = inspection(layers, hidden=512, inner=2048, vocab=64, heads=8, max_source_positions=1500)
     assert work(model, 100).prefill.attention_flops_causal == 2 * 2 * 8 * 128 * 100 * 1500
 

@@ -12,10 +12,11 @@ from tests.planner.models import (
     qwen3_next_80b,
 )
 
-from ropewalk.inspector.records import Inspection, LayerGroup
+from ropewalk.inspector.layer_kinds import CrossAttention, LatentAttention, LayerGroup, NoCache
+from ropewalk.inspector.records import Inspection
 from ropewalk.planner.caches import CacheType
 from ropewalk.planner.engines.llama_server import CACHE_TYPES
-from ropewalk.planner.layers_cache import kept_rows, logical_cache
+from ropewalk.planner.layers_cache import logical_cache
 from ropewalk.units import GIB
 
 BF16 = CacheType("bfloat16", 1, 2)
@@ -65,14 +66,14 @@ def test_keys_and_values_of_different_width() -> None:
 
 def test_a_window_stops_growing() -> None:
     group = attention(range(3), kv=1, dim=64, window=512)
-    assert [kept_rows(group, length) for length in (100, 512, 5000)] == [100, 512, 512]
+    assert [group.rows(length) for length in (100, 512, 5000)] == [100, 512, 512]
 
 
 def test_what_is_no_key_or_value_is_apart() -> None:
     layers = (
-        LayerGroup("latent", 2, (0, 1), 16, 1, 576, 0, indexer_head_dim=128),
-        LayerGroup("cross", 1, (2,), 8, 8, 64, 64),
-        LayerGroup("none", 1, (3,)),
+        LatentAttention((0, 1), 16, 576, indexer_head_dim=128),
+        CrossAttention((2,), 8, 8, 64, 64),
+        NoCache((3,)),
     )
     found = logical_cache(layers, context_len=100, key=BF16, value=BF16, encoder_len=1500)
     assert found.kv_bytes == 2 * 576 * 2 * 100
@@ -86,6 +87,6 @@ def test_what_is_no_key_or_value_is_apart() -> None:
 
 
 def test_an_encoder_that_reads_the_prompt_is_as_long() -> None:
-    layers = (LayerGroup("cross", 1, (0,), 8, 8, 64, 64),)
+    layers = (CrossAttention((0,), 8, 8, 64, 64),)
     found = logical_cache(layers, context_len=300, key=BF16, value=BF16, encoder_len=None)
     assert found.cross_bytes == 300 * 8 * 128 * 2

@@ -9,10 +9,9 @@ import pytest
 from tests.planner.ground_truth import rows
 from tests.planner.models import attention, inspection, latent, recurrent
 
-from ropewalk.inspector.records import LayerGroup
+from ropewalk.inspector.layer_kinds import AnyLayer
 from ropewalk.planner.engines import llama_server, vllm
 from ropewalk.planner.engines.vllm_capacity import estimated_max_len, needed_bytes
-from ropewalk.planner.layers_cache import state_elements
 from ropewalk.planner.machine import Machine
 from ropewalk.planner.model import shape_of
 from ropewalk.planner.records import PlanRequest
@@ -31,7 +30,7 @@ def figures(shared: Path, *, engine: str, quantity: str) -> list[dict[str, Any]]
     ]
 
 
-def layers_of(arch: dict[str, Any]) -> tuple[LayerGroup, ...]:
+def layers_of(arch: dict[str, Any]) -> tuple[AnyLayer, ...]:
     if "mla_latent" in arch:
         count = arch.get("layers_kv", 36)
         return (latent(count, width=arch["mla_latent"] + arch["rope_dim"]),)
@@ -77,7 +76,7 @@ def test_states_of_llama_cpp(shared: Path) -> None:
         group = recurrent(
             range(arch["gdn_layers"]), conv=(arch["conv"] - 1, channels), ssm=(heads, arch["dv"], size)
         )
-        planned = group.count * state_elements(group) * llama_server.STATE_BYTES
+        planned = group.count * group.state_elements * llama_server.STATE_BYTES
         assert planned / MIB == pytest.approx(row["value"], abs=ROUNDING), row["id"]
         checked += 1
     assert checked == 2

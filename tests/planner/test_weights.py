@@ -18,7 +18,8 @@ from tests.planner.models import (
 )
 
 from ropewalk.errors import UsageError
-from ropewalk.inspector.records import Block, BlockTensor, Inspection, LayerGroup, WeightBytes
+from ropewalk.inspector.layer_kinds import CrossAttention, NoCache
+from ropewalk.inspector.records import Block, BlockTensor, Inspection, WeightBytes
 from ropewalk.planner.model import shape_of
 from ropewalk.planner.params import estimated_weights
 from ropewalk.planner.shape import ModelShape
@@ -100,7 +101,7 @@ def test_estimates_of_known_models(model: Inspection, parameters: int) -> None:
 def test_a_block_that_attends_twice_has_one_feed_forward() -> None:
     layers = (
         attention(range(2), kv=4, dim=16, heads=4),
-        LayerGroup("cross", 2, (0, 1), 4, 4, 16, 16),
+        CrossAttention((0, 1), 4, 4, 16, 16),
     )
     model = inspection(layers, hidden=64, inner=256, vocab=10, heads=4, tie_word_embeddings=True)
     weights = shape_of(model).weights
@@ -125,7 +126,7 @@ def test_a_quantised_config_counts_bits_and_scales() -> None:
 
 def test_blocks_that_mix_or_feed_forward() -> None:
     """Nemotron-H: a block that keeps nothing is a feed-forward, and the others have none."""
-    layers = (attention([0], kv=4, dim=16, heads=4), LayerGroup("none", 1, (1,)))
+    layers = (attention([0], kv=4, dim=16, heads=4), NoCache((1,)))
     weights = shape_of(inspection(layers, hidden=64, inner=256, vocab=10, heads=4)).weights
     assert weights.layers == (2 * 4 * 64 * 64, 2 * 3 * 64 * 256)
 

@@ -9,7 +9,8 @@ import pytest
 from tests.cli import records
 from tests.report.render import check_page, render
 
-from ropewalk.inspector.records import Fact, LayerGroup
+from ropewalk.inspector.layer_kinds import FullAttention, NoCache
+from ropewalk.inspector.records import Fact
 from ropewalk.planner.cache_summary import CacheSummary, cache_summary
 from ropewalk.planner.records import DeviceShare, Plan, Speed
 from ropewalk.report import layers
@@ -144,7 +145,7 @@ def test_layer_patterns_in_words() -> None:
 def test_an_irregular_pattern_is_counted_instead() -> None:
     full = (0, 2, 3, 7, 12, 13, 14, 20, 22, 29)
     none = tuple(index for index in range(30) if index not in full)
-    groups = (LayerGroup("full", 10, full), LayerGroup("none", 20, none))
+    groups = (FullAttention(full), NoCache(none))
     assert layers.words(groups) == "10 full + 20 none, in no regular order"
 
 

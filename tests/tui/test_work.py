@@ -9,7 +9,8 @@ import pytest
 from tests.tui.doubles import CPU, GPU, RUN, opened, trial
 
 from ropewalk.errors import UsageError
-from ropewalk.inspector.records import Inspection, LayerGroup
+from ropewalk.inspector.layer_kinds import LatentAttention
+from ropewalk.inspector.records import Inspection
 from ropewalk.measuring import calibrate
 from ropewalk.measuring.recall.seeded_random import SeededRandom
 from ropewalk.measuring.recall.tasks import TASKS
@@ -99,7 +100,7 @@ def test_kv_heads_what_if(work: Backend) -> None:
     )  # 36 layers x 8 x 128 x 2 x 2 B
     assert actual.context_bytes == 147456 * 32768
     assert rows[0].bytes_per_token * 8 == actual.bytes_per_token
-    latent = replace(opened().inspection, layers=(LayerGroup("latent", 36, tuple(range(36)), 32, 1, 576, 0),))
+    latent = replace(opened().inspection, layers=(LatentAttention(tuple(range(36)), 32, 576),))
     assert work.what_if_heads(replace(opened(), inspection=latent), REQUEST) == ()
 
 

@@ -8,26 +8,26 @@ from math import prod
 
 from ropewalk.errors import CheckpointError
 from ropewalk.findings import Finding, by_severity
-from ropewalk.inspector.derive.architecture import choices
+from ropewalk.inspector.derive.architecture import architecture_facts
 from ropewalk.inspector.derive.block import typical_block
 from ropewalk.inspector.derive.configs import read_config
 from ropewalk.inspector.derive.evidence import BlockEvidence, layer_evidence
 from ropewalk.inspector.derive.facts import (
     count_facts,
+    declared_facts,
     dtype_fact,
     encoder_facts,
     head_facts,
     identity_facts,
-    shown_facts,
-    stated_facts,
+    observed_facts,
     tokenizer_limit,
 )
 from ropewalk.inspector.derive.families import family_of
 from ropewalk.inspector.derive.gguf_config import read_gguf
 from ropewalk.inspector.derive.kinds import adapter_facts, kind_of
-from ropewalk.inspector.derive.layers import Layer, derive_layers, group_layers
+from ropewalk.inspector.derive.layers import cross_layers, derive_layers, group_layers
 from ropewalk.inspector.derive.names import Names, Row, sort_names
-from ropewalk.inspector.derive.observed import Shown, shown_fields
+from ropewalk.inspector.derive.observed import Observed, observed_fields
 from ropewalk.inspector.derive.packing import Weight, unpack
 from ropewalk.inspector.derive.parameters import Parameters, count_parameters
 from ropewalk.inspector.derive.patterns import layer_words
@@ -36,17 +36,18 @@ from ropewalk.inspector.derive.positions import position_embedding, rope_of
 from ropewalk.inspector.derive.quantisation import packing_hint, quantization_fact
 from ropewalk.inspector.derive.reconcile import (
     Disagreement,
-    hold_heads,
-    hold_shown,
-    hold_vocabulary,
     is_incomplete,
     mismatch,
+    reconcile_heads,
+    reconcile_observed,
+    reconcile_vocabulary,
 )
 from ropewalk.inspector.derive.settings import MAX_LAYERS, Settings
-from ropewalk.inspector.derive.storage import hold_storage
+from ropewalk.inspector.derive.storage import reconcile_storage
 from ropewalk.inspector.derive.tied import tied_embeddings
 from ropewalk.inspector.derive.unknown import unknown_findings
 from ropewalk.inspector.derive.weight_bytes import weight_bytes
+from ropewalk.inspector.layer_kinds import AnyLayer
 from ropewalk.inspector.published import contexts
 from ropewalk.inspector.records import (
     Checkpoint,
@@ -55,7 +56,6 @@ from ropewalk.inspector.records import (
     Fact,
     Inspection,
     Kind,
-    LayerGroup,
 )
 
 
@@ -116,21 +116,25 @@ class _Derivation:
         layers = derive_layers(
             self.settings, self.evidence, num_layers=num_layers, positions=positions.value, hidden_size=hidden
         )
-        self.facts |= stated_facts(self.settings)
-        shown = shown_fields(self.settings, self.evidence, hidden_size=hidden, prefix=self.places.prefix)
-        self.facts |= shown_facts(
-            self.settings, shown, has_tensors=bool(self.evidence) and not self.incomplete
+        self.facts |= declared_facts(self.settings)
+        observed = observed_fields(
+            self.settings, self.evidence, hidden_size=hidden, prefix=self.places.prefix
         )
-        self.facts |= head_facts(self.settings, layers, self.evidence, shown, prefix=self.places.prefix)
-        self._hold(layers, shown)
+        self.facts |= observed_facts(
+            self.settings, observed, has_tensors=bool(self.evidence) and not self.incomplete
+        )
+        self.facts |= head_facts(self.settings, layers, self.evidence, observed, prefix=self.places.prefix)
+        self._reconcile(layers, observed)
         parameters = self._parameters()
         self._positions(positions, layers)
         self.facts["quantization"] = self.quantization
         self.facts["dtype"] = dtype_fact(self.settings, self.places)
         blocks = self.places.layers.values()
-        self.findings += hold_storage(self.settings, self.quantization, self.facts["dtype"], blocks)
+        self.findings += reconcile_storage(self.settings, self.quantization, self.facts["dtype"], blocks)
         experts = self.facts["num_experts"].value
-        self.facts |= choices(self.settings, self.evidence, num_experts=experts, hidden_size=hidden)
+        self.facts |= architecture_facts(
+            self.settings, self.evidence, num_experts=experts, hidden_size=hidden
+        )
         self.facts |= count_facts(self.settings, parameters, experts)
         self.facts |= encoder_facts(self.settings, self.places)
         self.facts["tokenizer_limit"] = tokenizer_limit(self.checkpoint)
@@ -147,8 +151,8 @@ class _Derivation:
 
     def _num_layers(self) -> int:
         """Blocks in the tensors, MTP heads apart; the stated number where tensors are missing."""
-        stated = self.settings.fact("num_hidden_layers")
-        said = stated.value if stated else None
+        declared = self.settings.fact("num_hidden_layers")
+        said = declared.value if declared else None
         proven = max(self.places.layers, default=-1) + 1
         if proven > MAX_LAYERS or not (proven or said):
             what = f"a block is numbered {proven - 1}" if proven else "nothing says how many layers there are"
@@ -164,8 +168,8 @@ class _Derivation:
             found = Disagreement("num_hidden_layers", said, proven, tensor, abs(proven - said))
             self.findings.append(mismatch(self.settings, found))
         self._tell_gaps(proven)
-        shown = Fact(proven, "tensor", f"blocks of {self.places.prefix}*")
-        self.facts["num_hidden_layers"] = shown if proven or stated is None else stated
+        observed = Fact(proven, "tensor", f"blocks of {self.places.prefix}*")
+        self.facts["num_hidden_layers"] = observed if proven or declared is None else declared
         self._mtp_layers()
         return proven or int(said or 0)
 
@@ -180,31 +184,31 @@ class _Derivation:
             self.findings.append(Finding("layers_missing", "error", message, where))
 
     def _mtp_layers(self) -> None:
-        stated = self.settings.fact("mtp_layers")
-        said = stated.value if stated else None
+        declared = self.settings.fact("mtp_layers")
+        said = declared.value if declared else None
         proven = len(self.places.mtp_blocks)
         if not len(self.checkpoint.tensors) or (self.incomplete and not proven):
-            self.facts["mtp_layers"] = stated or Fact(None, "derived", "not stated")
+            self.facts["mtp_layers"] = declared or Fact(None, "derived", "not stated")
             return
         self.facts["mtp_layers"] = Fact(proven, "tensor", "blocks of the MTP heads")
-        if said and not proven and stated is not None and stated.source != "default":
+        if said and not proven and declared is not None and declared.source != "default":
             message = (
-                f"{stated.detail} is {said}, but no MTP tensor is stored: no speculative decoding with MTP"
+                f"{declared.detail} is {said}, but no MTP tensor is stored: no speculative decoding with MTP"
             )
-            where = {"field": stated.detail, "config": said, "tensors": 0}
+            where = {"field": declared.detail, "config": said, "tensors": 0}
             self.findings.append(Finding("config_tensor_mismatch", "warning", message, where))
 
     def _hidden_size(self) -> int | None:
         """The width of the embedding, or of the first norm where that agrees with the stated one."""
-        stated = self.settings.fact("hidden_size")
-        said = stated.value if stated else None
+        declared = self.settings.fact("hidden_size")
+        said = declared.value if declared else None
         widths = [(self.table.name, self.table.shape[-1])] if self.table is not None else []
         block = next(iter(self.evidence.values()), None)
         norm = block.roles.get("norm") if block else None
         if norm is not None and len(norm.shape) == 1 and "." not in norm.name.removesuffix(".weight"):
             widths.insert(0, (f"{self.places.prefix}0.{norm.name}", norm.shape[0]))
         if not widths:
-            self.facts["hidden_size"] = stated or Fact(None, "derived", "not stated")
+            self.facts["hidden_size"] = declared or Fact(None, "derived", "not stated")
             return said if isinstance(said, int) else None
         name, proven = widths[0]
         self.facts["hidden_size"] = Fact(proven, "tensor", name)
@@ -212,12 +216,12 @@ class _Derivation:
             self.findings.append(mismatch(self.settings, Disagreement("hidden_size", said, proven, name, 1)))
         return proven
 
-    def _hold(self, layers: list[Layer], shown: Mapping[str, Shown]) -> None:
+    def _reconcile(self, layers: list[AnyLayer], observed: Mapping[str, Observed]) -> None:
         words = layer_words(self.settings, len(layers)) or ["full"] * len(layers)
-        found = hold_heads(self.settings, words, layers, self.evidence, prefix=self.places.prefix)
-        found += hold_shown(self.settings, shown)
+        found = reconcile_heads(self.settings, words, layers, self.evidence, prefix=self.places.prefix)
+        found += reconcile_observed(self.settings, observed)
         self.findings += [mismatch(self.settings, item) for item in found]
-        fact, told = hold_vocabulary(self.settings.fact("vocab_size"), self.table)
+        fact, told = reconcile_vocabulary(self.settings.fact("vocab_size"), self.table)
         self.facts["vocab_size"] = fact or Fact(None, "derived", "not stated")
         self.findings += told
         self.findings += unknown_findings(self.settings, layers)
@@ -236,10 +240,10 @@ class _Derivation:
             self.findings.append(Finding("packing_unknown", "info", message, {}))
         return parameters
 
-    def _positions(self, positions: Fact, layers: list[Layer]) -> None:
+    def _positions(self, positions: Fact, layers: list[AnyLayer]) -> None:
         self.facts["position_embedding"] = positions
         size = self.facts["qk_rope_head_dim"].value
-        full = next((layer.heads.head_dim_k for layer in layers if layer.kind == "full"), None)
+        full = next((layer.head_dim_k for layer in layers if layer.kind == "full"), None)
         head_dim = size or full or self.facts["head_dim"].value
         rope = rope_of(
             self.settings, positions=positions.value, head_dim=head_dim, loose_names=self.loose_names
@@ -252,13 +256,12 @@ class _Derivation:
             asked["model_max_length"] = longer
         self.facts |= contexts(asked)
 
-    def _groups(self, layers: list[Layer]) -> tuple[LayerGroup, ...]:
+    def _groups(self, layers: list[AnyLayer]) -> tuple[AnyLayer, ...]:
         """The decoder of an encoder-decoder keeps the encoder's keys and values as well as its own."""
         groups = group_layers(layers) * family_of(self.settings.model_type).caches_per_layer
         if self.facts["is_encoder_decoder"].value is not True:
             return groups
-        cross = [Layer("cross", layer.heads) for layer in layers]
-        return groups + group_layers(cross)
+        return groups + group_layers(cross_layers(layers))
 
 
 def _inspect_part(checkpoint: Checkpoint, settings: Settings, names: Names, kind: Kind) -> Inspection:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ropewalk.inspector.derive.families import family_of
 from ropewalk.inspector.records import Fact
 from ropewalk.inspector.rope_blocks import full_block, is_nested
 
@@ -153,14 +154,14 @@ def rule_for(facts: Mapping[str, Fact]) -> PublishedRule | None:
 
 
 def _matches(row: _Row, facts: Mapping[str, Fact]) -> bool:
-    model_type = str(_stated(facts, "model_type") or "").replace("_", "").removesuffix("text")
+    model_type = str(_declared(facts, "model_type") or "").replace("_", "").removesuffix("text")
     if model_type not in row.model_types:
         return False
-    theta, intermediate = _stated(facts, "rope_theta"), _stated(facts, "intermediate_size")
+    theta, intermediate = _declared(facts, "rope_theta"), _declared(facts, "intermediate_size")
     return (
         (
             _is_own_block(row, facts)
-            or _stated(facts, "max_position_embeddings") in row.max_position_embeddings
+            or _declared(facts, "max_position_embeddings") in row.max_position_embeddings
         )
         and (theta is None or theta in row.rope_thetas)
         and _size_agrees(row, facts)
@@ -169,7 +170,7 @@ def _matches(row: _Row, facts: Mapping[str, Fact]) -> bool:
 
 
 def _is_own_block(row: _Row, facts: Mapping[str, Fact]) -> bool:
-    block = full_block(_stated(facts, "rope_parameters"))
+    block = full_block(_declared(facts, "rope_parameters"))
     original = row.rule.yarn_original
     return (
         original is not None
@@ -179,11 +180,11 @@ def _is_own_block(row: _Row, facts: Mapping[str, Fact]) -> bool:
 
 
 def _size_agrees(row: _Row, facts: Mapping[str, Fact]) -> bool:
-    size = (_stated(facts, "num_hidden_layers"), _stated(facts, "hidden_size"))
+    size = (_declared(facts, "num_hidden_layers"), _declared(facts, "hidden_size"))
     return row.sizes is None or None in size or size in row.sizes
 
 
-def _stated(facts: Mapping[str, Fact], name: str) -> Any:
+def _declared(facts: Mapping[str, Fact], name: str) -> Any:
     fact = facts.get(name)
     return None if fact is None or fact.source == "default" else fact.value
 
@@ -210,18 +211,18 @@ def contexts(facts: Mapping[str, Fact]) -> dict[str, Fact]:
 
 def config_context(facts: Mapping[str, Fact]) -> Fact:
     """The length that the config allows, whatever was trained or published."""
-    stated = facts.get("max_position_embeddings")
-    if stated is None or not isinstance(stated.value, int):
+    declared = facts.get("max_position_embeddings")
+    if declared is None or not isinstance(declared.value, int):
         return Fact(None, "derived", "no length is stated")
     longer = facts.get("model_max_length")
-    if longer is not None and isinstance(longer.value, int) and longer.value > stated.value:
+    if longer is not None and isinstance(longer.value, int) and longer.value > declared.value:
         return longer  # Command R: 131,072 beside max_position_embeddings 8,192; vLLM takes it too
-    parameters = _stated(facts, "rope_parameters") or {}
+    parameters = _declared(facts, "rope_parameters") or {}
     block = full_block(parameters)
     factor = block.get("factor")
     multiplied = block.get("rope_type") in ("linear", "dynamic", "ntk") and not is_nested(parameters)
-    if factor and multiplied and "gemma3" not in str(_stated(facts, "model_type")):
+    if factor and multiplied and not family_of(_declared(facts, "model_type")).factor_included:
         return Fact(
-            int(stated.value * factor), "derived", f"max_position_embeddings x {block['rope_type']} factor"
+            int(declared.value * factor), "derived", f"max_position_embeddings x {block['rope_type']} factor"
         )
-    return stated
+    return declared

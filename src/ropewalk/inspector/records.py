@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ropewalk.findings import Finding
+from ropewalk.inspector.layer_kinds import AnyLayer
 from ropewalk.inspector.tensors import TensorTable
 
 Format = Literal["safetensors", "gguf", "config"]
 Kind = Literal["model", "adapter", "draft", "projector", "unknown"]
 Source = Literal["tensor", "config", "gguf", "default", "derived", "assumed"]
-LayerKind = Literal["full", "sliding", "chunked", "latent", "recurrent", "cross", "shared", "none"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,43 +90,6 @@ class Fact:
 
 
 @dataclass(frozen=True, slots=True)
-class StateTensor:
-    """A tensor of constant size that a recurrent layer keeps per sequence (``conv``, ``ssm``, ...)."""
-
-    name: str
-    shape: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class LayerGroup:
-    """Layers that keep the same things, by ``indices``.
-
-    For a ``latent`` layer ``head_dim_k`` is ``kv_lora_rank + qk_rope_head_dim`` with one KV head and
-    ``head_dim_v`` 0: keys and values are both read from the one latent row; the sizes after
-    up-projection are facts (``qk_nope_head_dim``, ``qk_rope_head_dim``, ``v_head_dim``).
-    ``state`` may stand beside keys and values: some blocks keep both (Falcon-H1).
-    ``window`` is the width of a sliding window or chunk in tokens. ``rotary`` False marks NoPE layers.
-    ``indexer_head_dim`` is set where a sparse-attention indexer keeps keys of its own. ``compress_ratio``
-    is set where only one pooled row per so many tokens is kept beyond the ``window`` (DeepSeek-V4).
-    The decoder of an encoder-decoder keeps two things per block, so its blocks are in a ``full`` group
-    and in a ``cross`` group as well; where every block holds two attentions its groups are listed twice.
-    """
-
-    kind: LayerKind
-    count: int
-    indices: tuple[int, ...]
-    num_attention_heads: int | None = None
-    num_key_value_heads: int | None = None
-    head_dim_k: int | None = None
-    head_dim_v: int | None = None
-    window: int | None = None
-    state: tuple[StateTensor, ...] = ()
-    rotary: bool | None = None
-    indexer_head_dim: int | None = None
-    compress_ratio: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class BlockTensor:
     """A tensor of the typical block; ``name`` is relative to the block."""
 
@@ -177,7 +140,7 @@ class Inspection:
 
     checkpoint: CheckpointSummary
     facts: dict[str, Fact]
-    layers: tuple[LayerGroup, ...]
+    layers: tuple[AnyLayer, ...]
     block: Block | None
     weights: WeightBytes | None
     findings: tuple[Finding, ...]

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from ropewalk.errors import CheckpointError, UsageError
-from ropewalk.inspector.records import Checkpoint, Inspection, LayerGroup
+from ropewalk.inspector.layer_kinds import LayerGroup
+from ropewalk.inspector.records import Checkpoint, Inspection
 from ropewalk.inspector.rope_blocks import full_block
 from ropewalk.planner.rope.frequencies import Rotation, RotationInputs, rotation
 

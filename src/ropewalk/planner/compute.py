@@ -5,10 +5,9 @@ FLOPs are 2 x multiply-adds. Left out: norms, activations, the rotation itself a
 
 from __future__ import annotations
 
-from ropewalk.inspector.records import LayerGroup
+from ropewalk.inspector.layer_kinds import LayerGroup
 from ropewalk.planner.caches import CacheType
 from ropewalk.planner.calibration import Calibration, calibrated_speed
-from ropewalk.planner.layers_cache import kept_rows, layer_token_bytes, state_elements
 from ropewalk.planner.machine import Machine
 from ropewalk.planner.params import linear_parameters
 from ropewalk.planner.records import Compute, Decode, Mask, Prefill, PromptWork, Speed
@@ -148,17 +147,17 @@ def _twice_cells(group: LayerGroup, tokens: int) -> int:
 
 def _decode_attention(shape: ModelShape, context_len: int) -> int:
     return sum(
-        2 * pair_values(shape, group) * group.count * kept_rows(group, context_len) for group in shape.layers
+        2 * pair_values(shape, group) * group.count * group.rows(context_len) for group in shape.layers
     )
 
 
 def _cache_bytes_read(shape: ModelShape, context_len: int, key: CacheType, value: CacheType) -> int:
     rows = sum(
-        layer_token_bytes(group, key, value) * group.count * kept_rows(group, context_len)
+        group.token_bytes(key, value) * group.count * group.rows(context_len)
         for group in shape.layers
         if group.kind != "cross"
     )
-    states = sum(state_elements(group) * group.count for group in shape.layers)
+    states = sum(group.state_elements * group.count for group in shape.layers)
     return rows + 2 * _STATE_BYTES * states
 
 

@@ -85,7 +85,7 @@ def _draft(shape: ModelShape, draft: Inspection | None, *, mtp: int) -> Draft | 
         raise UsageError(
             "this checkpoint has no MTP layers to draft with", where={"field": "mtp", "mtp_layers": count}
         )
-    layers = replace(like[-1], count=count, indices=tuple(range(count)))
+    layers = like[-1].at(tuple(range(count)))
     return Draft((layers,), shape.weights.mtp)
 
 

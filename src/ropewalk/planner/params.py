@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from math import prod
 
-from ropewalk.inspector.records import LayerGroup, WeightBytes
+from ropewalk.inspector.layer_kinds import LayerGroup
+from ropewalk.inspector.records import WeightBytes
 from ropewalk.planner.shape import ModelShape
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from ropewalk.inspector.records import Block, Format, LayerGroup, WeightBytes
+from ropewalk.inspector.layer_kinds import LayerGroup
+from ropewalk.inspector.records import Block, Format, WeightBytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +75,5 @@ class ModelShape:
         if self.draft is None:
             return self.layers
         return self.layers + tuple(
-            replace(group, indices=tuple(self.num_layers + index for index in group.indices))
-            for group in self.draft.layers
+            group.at(tuple(self.num_layers + index for index in group.indices)) for group in self.draft.layers
         )

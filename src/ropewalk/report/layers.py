@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby
 
-from ropewalk.inspector.records import LayerGroup
+from ropewalk.inspector.layer_kinds import LayerGroup
 
 # One character per layer; no two kinds look alike without colour.
 GLYPHS = {

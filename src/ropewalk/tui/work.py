@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ropewalk import core
 from ropewalk.engines import EngineName
-from ropewalk.inspector.records import LayerGroup
+from ropewalk.inspector.layer_kinds import LayerGroup
 from ropewalk.planner.records import Plan, PlanRequest
 from ropewalk.tui import places
 from ropewalk.tui.serverrun import Serving
@@ -150,8 +150,7 @@ class Backend:
         rows = []
         for count in (count for count in range(1, query + 1) if query % count == 0):
             groups = tuple(
-                replace(group, num_key_value_heads=count) if _has_heads(group) else group
-                for group in inspection.layers
+                group.split_heads(count) if _has_heads(group) else group for group in inspection.layers
             )
             changed = replace(opened, inspection=replace(inspection, layers=groups))
             kv = self.plan(changed, request).memory.kv

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from tests.inspector.made import codes, inspect
 
-from ropewalk.inspector.records import Inspection, LayerGroup, StateTensor
+from ropewalk.inspector.layer_kinds import LayerGroup, StateTensor
+from ropewalk.inspector.records import Inspection
 
 
 def summary(group: LayerGroup) -> tuple[Any, ...]:

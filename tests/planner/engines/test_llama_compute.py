@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from tests.planner.models import attention, deepseek_v3, every, gemma3_270m, inspection, smollm2
 
-from ropewalk.inspector.records import LayerGroup, StateTensor
+from ropewalk.inspector.layer_kinds import LatentAttention, Recurrent, StateTensor
 from ropewalk.planner.engines.llama_compute import Bounds, compute_buffer, graph_of
 from ropewalk.planner.engines.llama_server import CACHE_TYPES
 from ropewalk.planner.engines.llama_slots import resolve_slots
@@ -159,7 +159,7 @@ def test_experts_within_bounds(shape: ModelShape, mib: float) -> None:
     ],
 )
 def test_latent_attention_within_bounds(heads: int, flash: bool, n_ctx: int, mib: float) -> None:
-    group = replace(deepseek_v3().layers[0], num_attention_heads=heads)
+    group = LatentAttention(tuple(range(61)), heads, 576)
     shape = replace(shape_of(deepseek_v3()), layers=(group,), num_attention_heads=heads)
     found = buffer(shape, n_ctx, flash=flash)
     assert found.low <= mib * MIB <= found.high + 0.005 * MIB
@@ -185,7 +185,7 @@ def test_latent_attention_of_other_widths(
     latent: int, rotary: int, nope: int, heads: int, hidden: int, numbers: int
 ) -> None:
     """llama.cpp b11549, asked without allocating; three layers, a feed-forward of 64, 4,096 cells."""
-    group = LayerGroup("latent", 3, (0, 1, 2), heads, 1, latent + rotary, 0)
+    group = LatentAttention((0, 1, 2), heads, latent + rotary)
     model = inspection(
         (group,), hidden=hidden, inner=64, vocab=64, heads=heads, kv_lora_rank=latent,
         qk_nope_head_dim=nope, qk_rope_head_dim=rotary, v_head_dim=nope,
@@ -217,7 +217,7 @@ def delta_net(*, value_heads: int) -> ModelShape:
     )
     layers = (
         attention(full, kv=2, dim=256, heads=16),
-        LayerGroup("recurrent", len(rest), tuple(rest), state=state),
+        Recurrent(tuple(rest), state=state),
     )
     return shape_of(inspection(layers, hidden=2048, inner=6144, vocab=64, heads=16))
 
@@ -237,7 +237,7 @@ def test_delta_nets_within_bounds(value_heads: int, flash: bool, mib: float) -> 
 )
 def test_mamba2_within_bounds(hidden: int, inner: int, num_slots: int, mib: float) -> None:
     state = (StateTensor("conv", (3, inner + 2048)), StateTensor("ssm", (inner // 64, 64, 128)))
-    layers = (LayerGroup("recurrent", 4, tuple(range(4)), state=state),)
+    layers = (Recurrent(tuple(range(4)), state=state),)
     shape = shape_of(inspection(layers, hidden=hidden, inner=0, vocab=64, heads=0))
     found = buffer(shape, 2048, num_slots=num_slots)
     assert found.low <= mib * MIB <= found.high

@@ -22,7 +22,8 @@ from tests.planner.models import (
 )
 
 from ropewalk.errors import UsageError
-from ropewalk.inspector.records import Inspection, LayerGroup
+from ropewalk.inspector.layer_kinds import LatentAttention, SharedCache
+from ropewalk.inspector.records import Inspection
 from ropewalk.planner.engines.llama_server import CACHE_TYPES, LlamaMemoryModel, findings, memory_model
 from ropewalk.planner.engines.llama_slots import resolve_slots
 from ropewalk.planner.machine import Machine
@@ -132,7 +133,7 @@ def test_latent_attention_keeps_one_row() -> None:
 
 def test_indexer_keys_have_a_term() -> None:
     """21 indexer layers of 128 at 524,288: 2688 MiB (public log of GLM-5.2)."""
-    layers = (LayerGroup("latent", 21, tuple(range(21)), 64, 1, 576, 0, indexer_head_dim=128),)
+    layers = (LatentAttention(tuple(range(21)), 64, 576, indexer_head_dim=128),)
     model = inspection(layers, hidden=6144, inner=12_288, vocab=64, heads=64, kv_lora_rank=512)
     assert size(memory(model, 524_288), "indexer_cache") == 2688 * MIB
 
@@ -144,7 +145,7 @@ def test_shared_layers_keep_nothing() -> None:
     layers = (
         attention(full, kv=2, dim=256),
         attention(sliding, kv=2, dim=256, window=512),
-        LayerGroup("shared", 15, tuple(range(20, 35)), 8, 2, 256, 256),
+        SharedCache(tuple(range(20, 35)), 8, 2, 256, 256),
     )
     model = inspection(layers, hidden=2048, inner=16_384, vocab=262_400, heads=8)
     assert size(memory(model, 32_768), "kv_cache") == 301_989_888

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.planner.models import attention
 
-from ropewalk.inspector.records import LayerGroup
+from ropewalk.inspector.layer_kinds import ChunkedAttention
 from ropewalk.planner.engines.llama_slots import resolve_slots
 
 WINDOW_512 = attention(range(15), kv=1, dim=256, window=512)
@@ -57,5 +57,5 @@ def test_batches_are_capped_by_the_context_before_padding() -> None:
 
 
 def test_a_chunk_is_kept_like_a_window() -> None:
-    chunked = LayerGroup("chunked", 1, (0,), 8, 8, 128, 128, window=8192)
+    chunked = ChunkedAttention((0,), 8, 8, 128, 128, window=8192)
     assert resolve_slots(131_072, num_slots=1, unified=False).layer_cells(chunked) == 8192 + 512

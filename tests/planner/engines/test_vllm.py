@@ -24,7 +24,8 @@ from tests.planner.models import (
 )
 
 from ropewalk.errors import UsageError
-from ropewalk.inspector.records import Inspection, LayerGroup, WeightBytes
+from ropewalk.inspector.layer_kinds import ChunkedAttention, CrossAttention
+from ropewalk.inspector.records import Inspection, WeightBytes
 from ropewalk.planner.engines.vllm import (
     VllmMemoryModel,
     batched_tokens,
@@ -212,7 +213,7 @@ def test_chunked_attention_is_priced_as_full() -> None:
     full, chunked = every(48, 4)
     layers = (
         attention(full, kv=8, dim=128, heads=40),
-        LayerGroup("chunked", len(chunked), tuple(chunked), 40, 8, 128, 128, window=8192),
+        ChunkedAttention(tuple(chunked), 40, 8, 128, 128, window=8192),
     )
     model = inspection(layers, hidden=5120, inner=8192, vocab=202_048, heads=40)
     found = memory(model, 131_072, max_batched_tokens=2048)
@@ -224,7 +225,7 @@ def test_encoder_keys_are_kept_per_request() -> None:
     """Whisper large: 1,500 encoder tokens take 7,700,480 bytes per layer."""
     layers = (
         attention(range(32), kv=20, dim=64, heads=20),
-        LayerGroup("cross", 32, tuple(range(32)), 20, 20, 64, 64),
+        CrossAttention(tuple(range(32)), 20, 20, 64, 64),
     )
     model = inspection(
         layers, hidden=1280, inner=5120, vocab=51_866, heads=20, context=448, max_source_positions=1500

@@ -1,4 +1,4 @@
-"""The record of choices: shape of the model, positions, normalisation, feed-forward, with what shows each."""
+"""How a model is built: shape of the model, positions, normalisation, feed-forward, with what shows each."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ACTIVATIONS = (
 )  # fmt: skip
 
 
-def choices(
+def architecture_facts(
     settings: Settings,
     evidence: Mapping[int, BlockEvidence],
     *,

@@ -131,11 +131,11 @@ def read_config(config: Mapping[str, Any]) -> Settings:
     defaults = class_defaults(model_type)
     facts: dict[str, Fact] = {}
     for name, aliases in ALIASES.items():
-        fact = _stated(name, aliases, block, nested=key)
+        fact = _declared(name, aliases, block, nested=key)
         if fact is None and name in _OUTSIDE and key is not None:
-            fact = _stated(name, aliases, config)
+            fact = _declared(name, aliases, config)
         if fact is None:
-            fact = _stated(name, aliases, defaults, source="default")
+            fact = _declared(name, aliases, defaults, source="default")
         if fact is not None:
             facts[name] = fact
     _apply_multi_query(block, defaults, facts)
@@ -171,7 +171,7 @@ def _language_block(config: Mapping[str, Any]) -> tuple[str | None, Mapping[str,
     return None, config
 
 
-def _stated(
+def _declared(
     name: str,
     aliases: tuple[str, ...],
     block: Mapping[str, Any],

@@ -11,7 +11,7 @@ from ropewalk.inspector.derive.packing import PackingHint, Weight, unpack
 from ropewalk.inspector.derive.roles import part_of, role_of
 
 # The tensors whose shapes show the heads of a block, by role, the plainest first.
-SHOWN_BY: dict[str, tuple[str, ...]] = {
+OBSERVED_IN: dict[str, tuple[str, ...]] = {
     "num_attention_heads": ("q", "o", "qkv"),
     "num_key_value_heads": ("k", "qkv"),
     "head_dim": ("k_norm", "k", "qkv"),
@@ -83,7 +83,7 @@ class BlockEvidence:
         return any(part_of(weight.name) == "recurrent" and "time_" in weight.name for weight in self.weights)
 
 
-def shown_by(evidence: Mapping[int, BlockEvidence], prefix: str, *roles: str) -> str | None:
+def observed_in(evidence: Mapping[int, BlockEvidence], prefix: str, *roles: str) -> str | None:
     """Full name of the first tensor that has one of these roles, the first role preferred."""
     for role in roles:
         for index, block in evidence.items():

@@ -6,20 +6,20 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ropewalk.inspector.derive.evidence import SHOWN_BY, BlockEvidence, shown_by
+from ropewalk.inspector.derive.evidence import OBSERVED_IN, BlockEvidence, observed_in
 from ropewalk.inspector.derive.families import family_of
-from ropewalk.inspector.derive.heads import stated_heads
-from ropewalk.inspector.derive.layers import Layer
-from ropewalk.inspector.derive.observed import Shown
+from ropewalk.inspector.derive.heads import declared_heads
+from ropewalk.inspector.derive.observed import Observed
 from ropewalk.inspector.derive.parameters import Parameters
 from ropewalk.inspector.derive.places import Places
 from ropewalk.inspector.derive.settings import Settings
+from ropewalk.inspector.layer_kinds import AnyLayer, LatentAttention
 from ropewalk.inspector.records import Checkpoint, Fact, Source
 
 _UNKNOWN = Fact(None, "derived", "not stated")
 _ATTENDING = ("full", "sliding", "chunked")
 # Fields that the shapes of the blocks show.
-_SHOWN = (
+_OBSERVED = (
     "intermediate_size", "moe_intermediate_size", "shared_expert_intermediate_size", "num_experts",
     "kv_lora_rank", "q_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim",
 )  # fmt: skip
@@ -41,12 +41,12 @@ _ASSUMED: dict[str, tuple[Source, str]] = {
     "v_head_dim": ("derived", "as wide as the keys"),
 }
 # Facts that the settings state and nothing else shows.
-_STATED = (
+_DECLARED = (
     "max_position_embeddings", "sliding_window", "attention_chunk_size", "num_experts_per_tok",
     "num_shared_experts", "global_head_dim", "num_global_key_value_heads", "is_encoder_decoder",
     "max_source_positions", "index_head_dim", "num_kv_shared_layers", "mamba_ssm_dtype",
 )  # fmt: skip
-_OPTIONAL = frozenset(_STATED) - {
+_OPTIONAL = frozenset(_DECLARED) - {
     "max_position_embeddings", "sliding_window", "attention_chunk_size", "num_experts_per_tok",
     "num_shared_experts", "is_encoder_decoder",
 }  # fmt: skip
@@ -66,10 +66,10 @@ def identity_facts(settings: Settings) -> dict[str, Fact]:
     }
 
 
-def stated_facts(settings: Settings) -> dict[str, Fact]:
+def declared_facts(settings: Settings) -> dict[str, Fact]:
     """What only the settings can say; optional facts appear where they are stated."""
     facts = {}
-    for name in _STATED:
+    for name in _DECLARED:
         fact = settings.fact(name)
         if fact is not None or name not in _OPTIONAL:
             facts[name] = fact or _UNKNOWN
@@ -82,9 +82,9 @@ def stated_facts(settings: Settings) -> dict[str, Fact]:
 
 def head_facts(
     settings: Settings,
-    layers: Sequence[Layer],
+    layers: Sequence[AnyLayer],
     evidence: Mapping[int, BlockEvidence],
-    shown: Mapping[str, Shown],
+    observed: Mapping[str, Observed],
     *,
     prefix: str,
 ) -> dict[str, Fact]:
@@ -92,13 +92,13 @@ def head_facts(
 
     Where layers differ a stated value that some layer has is kept, else the most frequent one.
     """
-    attending = [layer.heads for layer in layers if layer.kind in _ATTENDING]
+    attending = [layer for layer in layers if layer.kind in _ATTENDING]
     facts: dict[str, Fact] = {}
-    for name, roles in SHOWN_BY.items():
-        values = [getattr(heads, _FIELDS[name]) for heads in attending]
-        facts[name] = _head_fact(settings, name, values, shown_by(evidence, prefix, *roles))
+    for name, roles in OBSERVED_IN.items():
+        values = [getattr(layer, _FIELDS[name]) for layer in attending]
+        facts[name] = _head_fact(settings, name, values, observed_in(evidence, prefix, *roles))
     if not attending and any(layer.kind == "latent" for layer in layers):
-        facts |= _latent_head_facts(settings, layers, shown)
+        facts |= _latent_head_facts(settings, layers, observed)
     elif not attending and any(layer.kind == "recurrent" for layer in layers):
         none = Fact(0, "derived", "no attention layers")
         facts |= {"num_attention_heads": none, "num_key_value_heads": none, "head_dim": _UNKNOWN}
@@ -111,57 +111,59 @@ def head_facts(
 
 def _head_fact(settings: Settings, name: str, values: list[int | None], tensor: str | None) -> Fact:
     known = [value for value in values if value is not None] or _encoder_values(settings, name)
-    stated = settings.fact(name)
+    declared = settings.fact(name)
     if not known:
-        return stated if stated is not None and not isinstance(stated.value, list) else _UNKNOWN
+        return declared if declared is not None and not isinstance(declared.value, list) else _UNKNOWN
     value = Counter(known).most_common(1)[0][0]
-    if stated is not None and isinstance(stated.value, int) and stated.value in known:
-        value = stated.value
+    if declared is not None and isinstance(declared.value, int) and declared.value in known:
+        value = declared.value
     if tensor is not None:
         return Fact(value, "tensor", tensor)
-    if stated is not None and stated.value is not None:
-        return Fact(value, stated.source, stated.detail)
+    if declared is not None and declared.value is not None:
+        return Fact(value, declared.source, declared.detail)
     return Fact(value, *_ASSUMED[name])
 
 
 def _encoder_values(settings: Settings, name: str) -> list[int]:
     """Heads of a model whose layers keep nothing, so that no layer record has them."""
-    value = getattr(stated_heads(settings, 0, "none"), _FIELDS[name])
+    value = getattr(declared_heads(settings, 0, "none"), _FIELDS[name])
     return [value] if isinstance(value, int) and family_of(settings.model_type).encoder_only else []
 
 
 def _latent_head_facts(
-    settings: Settings, layers: Sequence[Layer], shown: Mapping[str, Shown]
+    settings: Settings, layers: Sequence[AnyLayer], observed: Mapping[str, Observed]
 ) -> dict[str, Fact]:
     """Latent attention: heads as after up-projection; the cache holds one row for all of them."""
-    first = next(layer.heads for layer in layers if layer.kind == "latent")
+    first = next(layer for layer in layers if isinstance(layer, LatentAttention))
     nope, rope = (
-        shown[name].usual if name in shown else settings.integer(name)
+        observed[name].usual if name in observed else settings.integer(name)
         for name in ("qk_nope_head_dim", "qk_rope_head_dim")
     )
     if nope is not None and rope is not None:
         size = Fact(nope + rope, "derived", "qk_nope_head_dim + qk_rope_head_dim")
     else:
         size = settings.fact("head_dim") or Fact(first.head_dim_k, "derived", "one row per token")
-    queries = shown_or_stated(settings, shown, "num_attention_heads")
-    keys = shown_or_stated(settings, shown, "num_key_value_heads")
+    queries = observed_or_declared(settings, observed, "num_attention_heads")
+    keys = observed_or_declared(settings, observed, "num_key_value_heads")
     if settings.format == "gguf" or keys.value is None:  # GGUF counts the one row that is cached
         keys = Fact(queries.value, queries.source, "every head has keys and values of its own")
     return {
         "num_attention_heads": queries,
         "num_key_value_heads": keys,
         "head_dim": size,
-        "v_head_dim": shown_or_stated(settings, shown, "v_head_dim"),
+        "v_head_dim": observed_or_declared(settings, observed, "v_head_dim"),
     }
 
 
-def shown_facts(settings: Settings, shown: Mapping[str, Shown], *, has_tensors: bool) -> dict[str, Fact]:
+def observed_facts(
+    settings: Settings, observed: Mapping[str, Observed], *, has_tensors: bool
+) -> dict[str, Fact]:
     """Feed-forward widths, experts and ranks."""
-    facts = {name: shown_or_stated(settings, shown, name) for name in _SHOWN}
+    facts = {name: observed_or_declared(settings, observed, name) for name in _OBSERVED}
     rank = facts["q_lora_rank"]
-    if has_tensors and "q_lora_rank" not in shown and rank.value is not None:
+    if has_tensors and "q_lora_rank" not in observed and rank.value is not None:
         facts["q_lora_rank"] = Fact(None, "tensor", "the query projection is one matrix")
-    if has_tensors and "num_experts" not in shown:
+    if has_tensors and "num_experts" not in observed:
         facts |= _without_default_experts(settings)
     return facts
 
@@ -169,17 +171,17 @@ def shown_facts(settings: Settings, shown: Mapping[str, Shown], *, has_tensors: 
 def _without_default_experts(settings: Settings) -> dict[str, Fact]:
     """A class that allows for experts assumes some; a checkpoint that stores none has none."""
     none = Fact(None, "tensor", "no expert is stored")
-    stated = {name: settings.fact(name) for name in _EXPERTS}
-    return {name: none for name, fact in stated.items() if fact is not None and fact.source == "default"}
+    declared = {name: settings.fact(name) for name in _EXPERTS}
+    return {name: none for name, fact in declared.items() if fact is not None and fact.source == "default"}
 
 
-def shown_or_stated(settings: Settings, shown: Mapping[str, Shown], name: str) -> Fact:
+def observed_or_declared(settings: Settings, observed: Mapping[str, Observed], name: str) -> Fact:
     """The stated value where a layer shows it, else what most layers show; as stated where none shows any."""
-    stated, item = settings.fact(name), shown.get(name)
+    declared, item = settings.fact(name), observed.get(name)
     if item is None:
-        return stated or _UNKNOWN
-    if stated is not None and stated.value in item.values.values():
-        return Fact(stated.value, "tensor", item.tensor)
+        return declared or _UNKNOWN
+    if declared is not None and declared.value in item.values.values():
+        return Fact(declared.value, "tensor", item.tensor)
     return Fact(item.usual, "tensor", item.tensor)
 
 
@@ -206,9 +208,9 @@ def encoder_facts(settings: Settings, places: Places) -> dict[str, Fact]:
     blocks = [rows for rows in places.towers.get("encoder", []) if len(rows) > 1]
     if blocks:
         return {"encoder_layers": Fact(len(blocks), "tensor", "blocks of the encoder")}
-    stated = settings.fact("encoder_layers")
-    if stated is not None:
-        return {"encoder_layers": stated}
+    declared = settings.fact("encoder_layers")
+    if declared is not None:
+        return {"encoder_layers": declared}
     count = settings.raw("num_layers")  # T5
     return {"encoder_layers": Fact(count if isinstance(count, int) else None, settings.source, "num_layers")}
 

@@ -20,8 +20,13 @@ class Heads:
     head_dim_k: int | None = None
     head_dim_v: int | None = None
 
+    @property
+    def sizes(self) -> tuple[int | None, int | None, int | None, int | None]:
+        """All four, in this order."""
+        return self.num_attention_heads, self.num_key_value_heads, self.head_dim_k, self.head_dim_v
 
-def stated_heads(settings: Settings, layer: int, word: LayerWord) -> Heads:
+
+def declared_heads(settings: Settings, layer: int, word: LayerWord) -> Heads:
     """What the settings say about one layer.
 
     Without a head size it is hidden_size / heads; without KV heads there are as many as query heads.
@@ -62,20 +67,20 @@ def _grouped_keys(blocks: Any, layer: int, queries: int | None) -> int | None:
     return queries // group if isinstance(group, int) and group > 0 else None
 
 
-def prove_heads(evidence: BlockEvidence, stated: Heads, hidden_size: int | None) -> Heads:
+def prove_heads(evidence: BlockEvidence, declared: Heads, hidden_size: int | None) -> Heads:
     """The heads that the tensors of a block allow, as close to the stated ones as they are.
 
     A projection shows only the product of heads and head size. The size comes from a norm per head
     where there is one, else from the settings; the numbers of heads then follow from the shapes.
     """
     keys, values = evidence.out("k", hidden_size), evidence.out("v", hidden_size)
-    size = _head_dim(evidence, stated, keys, hidden_size)
+    size = _head_dim(evidence, declared, keys, hidden_size)
     if not size:
-        return stated
-    queries = _query_heads(evidence, stated, size, hidden_size)
+        return declared
+    queries = _query_heads(evidence, declared, size, hidden_size)
     if keys is not None:
         if keys % size:
-            return replace(stated, num_attention_heads=queries)
+            return replace(declared, num_attention_heads=queries)
         count = keys // size
         return Heads(queries, count, size, values // count if values and values % count == 0 else size)
     fused = evidence.out("qkv", hidden_size)
@@ -83,11 +88,11 @@ def prove_heads(evidence: BlockEvidence, stated: Heads, hidden_size: int | None)
         rest = fused // size - queries
         if rest > 0 and rest % 2 == 0:
             return Heads(queries, rest // 2, size, size)
-    return replace(stated, num_attention_heads=queries, head_dim_k=size)
+    return replace(declared, num_attention_heads=queries, head_dim_k=size)
 
 
 def _head_dim(
-    evidence: BlockEvidence, stated: Heads, keys: int | None, hidden_size: int | None
+    evidence: BlockEvidence, declared: Heads, keys: int | None, hidden_size: int | None
 ) -> int | None:
     """A norm shorter than the keys is one per head; as long as they, it may be one for all heads.
 
@@ -101,22 +106,22 @@ def _head_dim(
     sinks = evidence.width("sinks")
     if sinks and queries and queries % sinks == 0:
         return queries // sinks
-    size, count, shared = stated.head_dim_k, stated.num_attention_heads, stated.num_key_value_heads
+    size, count, shared = declared.head_dim_k, declared.num_attention_heads, declared.num_key_value_heads
     if queries and keys and count and shared and queries == evidence.inputs("o", hidden_size):
         fits = queries % count == 0 and queries // count * shared == keys
         return queries // count if fits else size
     return size
 
 
-def _query_heads(evidence: BlockEvidence, stated: Heads, size: int, hidden_size: int | None) -> int | None:
+def _query_heads(evidence: BlockEvidence, declared: Heads, size: int, hidden_size: int | None) -> int | None:
     """From the query projection; from the output projection where the queries carry a gate as wide."""
     queries, inputs = evidence.out("q", hidden_size), evidence.inputs("o", hidden_size)
-    value_size = stated.head_dim_v or size
+    value_size = declared.head_dim_v or size
     if queries and queries % size == 0 and (inputs is None or queries != 2 * inputs):
         return queries // size
     if inputs and inputs % value_size == 0:
         return inputs // value_size
-    return stated.num_attention_heads
+    return declared.num_attention_heads
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,21 +142,21 @@ class LatentSizes:
         return self.kv_lora_rank + self.qk_rope_head_dim
 
 
-def stated_latent(settings: Settings) -> LatentSizes:
+def declared_latent(settings: Settings) -> LatentSizes:
     """What the settings say about latent attention."""
     return LatentSizes(**{item.name: settings.integer(item.name) for item in fields(LatentSizes)})
 
 
-def prove_latent(evidence: BlockEvidence, stated: LatentSizes, hidden_size: int | None) -> LatentSizes:
+def prove_latent(evidence: BlockEvidence, declared: LatentSizes, hidden_size: int | None) -> LatentSizes:
     """The sizes that the tensors of a block fix; those that they leave open as stated.
 
     With H heads, q_b has H (nope + rope) rows, kv_b H (nope + v), and the output projection H v columns;
     GGUF files store the two halves of kv_b apart, one matrix per head.
     """
     row, rank = evidence.out("kv_a", hidden_size), evidence.width("kv_a_norm")
-    rank = rank or stated.kv_lora_rank
-    rope = row - rank if row and rank and row > rank else stated.qk_rope_head_dim
-    proven = replace(stated, kv_lora_rank=rank, qk_rope_head_dim=rope)
+    rank = rank or declared.kv_lora_rank
+    rope = row - rank if row and rank and row > rank else declared.qk_rope_head_dim
+    proven = replace(declared, kv_lora_rank=rank, qk_rope_head_dim=rope)
     keys, values = evidence.roles.get("k_b"), evidence.roles.get("v_b")
     if keys is not None and values is not None and len(keys.shape) == len(values.shape) == 3:
         return replace(

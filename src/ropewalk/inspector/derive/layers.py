@@ -3,30 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ropewalk.inspector.derive.evidence import BlockEvidence
 from ropewalk.inspector.derive.families import family_of
-from ropewalk.inspector.derive.heads import Heads, prove_heads, prove_latent, stated_heads, stated_latent
+from ropewalk.inspector.derive.heads import Heads, declared_heads, declared_latent, prove_heads, prove_latent
 from ropewalk.inspector.derive.patterns import LayerWord, layer_words, rotary_flags, shared_flags, window_of
 from ropewalk.inspector.derive.settings import Settings
 from ropewalk.inspector.derive.states import recurrent_state
-from ropewalk.inspector.records import LayerGroup, LayerKind, StateTensor
-
-_NO_HEADS = Heads()
-
-
-@dataclass(frozen=True, slots=True)
-class Layer:
-    """What one block keeps: a :class:`LayerGroup` before layers are counted."""
-
-    kind: LayerKind
-    heads: Heads = _NO_HEADS
-    window: int | None = None
-    state: tuple[StateTensor, ...] = ()
-    rotary: bool | None = None
-    indexer_head_dim: int | None = None
-    compress_ratio: int | None = None
+from ropewalk.inspector.layer_kinds import (
+    AnyLayer,
+    ChunkedAttention,
+    CrossAttention,
+    FullAttention,
+    LatentAttention,
+    NoCache,
+    Recurrent,
+    SharedCache,
+    SlidingWindow,
+)
 
 
 def derive_layers(
@@ -36,23 +31,23 @@ def derive_layers(
     num_layers: int,
     positions: str | None,
     hidden_size: int | None,
-) -> list[Layer]:
+) -> list[AnyLayer]:
     """One record per block: the settings' word for it, the sizes of its tensors, else the stated ones.
 
     ``evidence`` leaves out blocks that may be known in part only.
     """
-    stated = layer_words(settings, num_layers)
-    words: Sequence[LayerWord] = stated or ["full"] * num_layers
+    declared = layer_words(settings, num_layers)
+    words: Sequence[LayerWord] = declared or ["full"] * num_layers
     shared = shared_flags(settings, num_layers)
     rotary = _rotary(settings, words, positions)
     if family_of(settings.model_type).encoder_only or settings.raw("attention.causal") is False:
-        return [Layer("none")] * num_layers
-    layers = []
+        return [NoCache()] * num_layers
+    layers: list[AnyLayer] = []
     for index in range(num_layers):
         block = evidence.get(index)
-        layer = _layer(settings, index, words[index], block, hidden_size, is_stated=stated is not None)
+        layer = _layer(settings, index, words[index], block, hidden_size, is_declared=declared is not None)
         if shared[index] or (block is not None and block.mixer == "queries"):
-            layer = replace(layer, kind="shared")
+            layer = _shared(layer)
         layers.append(_with_rotation(layer, rotary[index]))
     return layers
 
@@ -64,8 +59,8 @@ def _layer(
     block: BlockEvidence | None,
     hidden_size: int | None,
     *,
-    is_stated: bool,
-) -> Layer:
+    is_declared: bool,
+) -> AnyLayer:
     """The tensors decide between attention, latent attention and state; the word tells what they cannot."""
     mixer = block.mixer if block is not None and block.mixer != "unknown" else None
     if mixer == "none" and block is not None and block.weights:
@@ -74,28 +69,36 @@ def _layer(
         word = mixer
     elif family_of(settings.model_type).all_recurrent:
         word = "recurrent"
-    elif mixer is None and not is_stated and settings.integer("ssm_inner_size"):
+    elif mixer is None and not is_declared and settings.integer("ssm_inner_size"):
         word = "hybrid"  # Falcon-H1: both side by side in every layer
     if word == "none":
-        return Layer("none")
+        return NoCache()
     if word == "recurrent":
-        return Layer("recurrent", state=recurrent_state(settings, block))
-    heads = stated_heads(settings, index, word)
+        return Recurrent(state=recurrent_state(settings, block))
+    heads = declared_heads(settings, index, word)
     if settings.raw("compress_ratios") is not None:
         return _compressed(settings, index, heads)
     if word == "cross":
-        return Layer("cross", _prove(block, heads, hidden_size, cross=True))
+        return CrossAttention((), *_prove(block, heads, hidden_size, cross=True).sizes)
     if _is_latent(settings, mixer):
         return _latent(settings, index, block, hidden_size)
     state = recurrent_state(settings, block) if word == "hybrid" else ()
-    kind: LayerKind = "full" if word == "hybrid" else word
-    return Layer(
-        kind,
-        _prove(block, heads, hidden_size),
-        window=window_of(settings, word),
-        state=state,
-        indexer_head_dim=_indexer(settings, index, block),
-    )
+    sizes = _prove(block, heads, hidden_size).sizes
+    indexer = _indexer(settings, index, block)
+    window = window_of(settings, word)
+    if word == "sliding":
+        return SlidingWindow((), *sizes, indexer_head_dim=indexer, state=state, window=window)
+    if word == "chunked":
+        return ChunkedAttention((), *sizes, indexer_head_dim=indexer, state=state, window=window)
+    return FullAttention((), *sizes, indexer_head_dim=indexer, state=state)
+
+
+def _shared(layer: AnyLayer) -> AnyLayer:
+    """The same without a cache of its own."""
+    return SharedCache(
+        (), layer.num_attention_heads, layer.num_key_value_heads, layer.head_dim_k, layer.head_dim_v,
+        window=layer.window,
+    )  # fmt: skip
 
 
 def _prove(
@@ -121,23 +124,25 @@ def _is_materialised(settings: Settings) -> bool:
     return settings.format == "gguf" and not settings.raw("attention.key_length_mla")
 
 
-def _latent(settings: Settings, index: int, block: BlockEvidence | None, hidden_size: int | None) -> Layer:
-    sizes = stated_latent(settings)
+def _latent(settings: Settings, index: int, block: BlockEvidence | None, hidden_size: int | None) -> AnyLayer:
+    sizes = declared_latent(settings)
     if block is not None:
         sizes = prove_latent(block, sizes, hidden_size)
-    heads = Heads(sizes.num_attention_heads, 1, sizes.row, 0)
-    return Layer("latent", heads, indexer_head_dim=_indexer(settings, index, block))
+    return LatentAttention(
+        (), sizes.num_attention_heads, sizes.row, indexer_head_dim=_indexer(settings, index, block)
+    )
 
 
-def _compressed(settings: Settings, index: int, heads: Heads) -> Layer:
+def _compressed(settings: Settings, index: int, heads: Heads) -> AnyLayer:
     """DeepSeek-V4: a window of rows that serve as key and value, and one pooled row per some tokens."""
     ratios = settings.raw("compress_ratios")
     ratio = ratios[index] if isinstance(ratios, list) and index < len(ratios) else None
     ratio = ratio if isinstance(ratio, int) and ratio > 0 else None
     has_indexer = ratio == 4  # compressed sparse attention; heavily compressed layers read every row
-    return Layer(
-        "latent",
-        Heads(heads.num_attention_heads, 1, heads.head_dim_k, 0),
+    return LatentAttention(
+        (),
+        heads.num_attention_heads,
+        heads.head_dim_k,
         window=settings.integer("sliding_window"),
         indexer_head_dim=settings.integer("index_head_dim") if has_indexer else None,
         compress_ratio=ratio,
@@ -170,32 +175,25 @@ def _rotary(settings: Settings, words: Sequence[LayerWord], positions: str | Non
     return [word not in nope for word in words]
 
 
-def _with_rotation(layer: Layer, rotary: bool | None) -> Layer:
-    has_heads = layer.kind in ("full", "sliding", "chunked", "latent", "shared")
-    return replace(layer, rotary=rotary) if has_heads else layer
+def _with_rotation(layer: AnyLayer, rotary: bool | None) -> AnyLayer:
+    if isinstance(layer, NoCache | Recurrent | CrossAttention):
+        return layer
+    return replace(layer, rotary=rotary)
 
 
-def group_layers(layers: Sequence[Layer], *, offset: int = 0) -> tuple[LayerGroup, ...]:
+def group_layers(layers: Sequence[AnyLayer], *, offset: int = 0) -> tuple[AnyLayer, ...]:
     """Equal layers as one record each, in the order of their first block."""
-    indices: dict[Layer, list[int]] = {}
+    indices: dict[AnyLayer, list[int]] = {}
     for index, layer in enumerate(layers):
         indices.setdefault(layer, []).append(index + offset)
-    return tuple(_group(layer, where) for layer, where in indices.items())
+    return tuple(replace(layer, indices=tuple(where)) for layer, where in indices.items())
 
 
-def _group(layer: Layer, indices: list[int]) -> LayerGroup:
-    heads = layer.heads
-    return LayerGroup(
-        kind=layer.kind,
-        count=len(indices),
-        indices=tuple(indices),
-        num_attention_heads=heads.num_attention_heads,
-        num_key_value_heads=heads.num_key_value_heads,
-        head_dim_k=heads.head_dim_k,
-        head_dim_v=heads.head_dim_v,
-        window=layer.window,
-        state=layer.state,
-        rotary=layer.rotary,
-        indexer_head_dim=layer.indexer_head_dim,
-        compress_ratio=layer.compress_ratio,
-    )
+def cross_layers(layers: Sequence[AnyLayer]) -> list[AnyLayer]:
+    """What the decoder's blocks keep of the encoder: heads as their own."""
+    return [
+        CrossAttention(
+            (), layer.num_attention_heads, layer.num_key_value_heads, layer.head_dim_k, layer.head_dim_v
+        )
+        for layer in layers
+    ]

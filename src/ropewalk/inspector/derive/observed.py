@@ -15,7 +15,7 @@ _NO_SIZES = LatentSizes()
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class Observed:
     """What the blocks show of one field: the value in each layer that shows one, and the first tensor."""
 
     values: Mapping[int, int]
@@ -27,9 +27,9 @@ class Shown:
         return Counter(self.values.values()).most_common(1)[0][0]
 
 
-def shown_fields(
+def observed_fields(
     settings: Settings, evidence: Mapping[int, BlockEvidence], *, hidden_size: int | None, prefix: str
-) -> dict[str, Shown]:
+) -> dict[str, Observed]:
     """What the blocks show, by field of the config."""
     seen: dict[int, list[tuple[str, int, str]]] = {}
     values: dict[str, dict[int, int]] = {}
@@ -40,23 +40,23 @@ def shown_fields(
         for name, value, tensor in seen[id(block)]:
             values.setdefault(name, {})[index] = value
             tensors.setdefault(name, f"{prefix}{index}.{tensor}")
-    shown = {name: Shown(by_layer, tensors[name]) for name, by_layer in values.items()}
-    return _by_stated_names(settings, shown)
+    observed = {name: Observed(by_layer, tensors[name]) for name, by_layer in values.items()}
+    return _by_declared_names(settings, observed)
 
 
-def _by_stated_names(settings: Settings, shown: dict[str, Shown]) -> dict[str, Shown]:
+def _by_declared_names(settings: Settings, observed: dict[str, Observed]) -> dict[str, Observed]:
     """The same under the names that this config uses.
 
     A mixture of experts may call the width of an expert ``intermediate_size``; a config with latent
     attention states as many KV heads as query heads (a GGUF file states the one that is cached).
     """
-    experts = shown.get("moe_intermediate_size")
+    experts = observed.get("moe_intermediate_size")
     if experts is not None and settings.value("moe_intermediate_size") is None:
-        dense = shown.get("intermediate_size", experts)
-        shown["intermediate_size"] = Shown({**experts.values, **dense.values}, dense.tensor)
-    if "num_attention_heads" in shown and settings.format == "config":
-        shown["num_key_value_heads"] = shown["num_attention_heads"]
-    return shown
+        dense = observed.get("intermediate_size", experts)
+        observed["intermediate_size"] = Observed({**experts.values, **dense.values}, dense.tensor)
+    if "num_attention_heads" in observed and settings.format == "config":
+        observed["num_key_value_heads"] = observed["num_attention_heads"]
+    return observed
 
 
 def _block_fields(block: BlockEvidence, hidden_size: int | None) -> Iterator[tuple[str, int, str]]:

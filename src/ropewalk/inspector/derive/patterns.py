@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
+from ropewalk.inspector.derive.families import family_of
 from ropewalk.inspector.derive.settings import Settings
 
 LayerWord = Literal["full", "sliding", "chunked", "recurrent", "hybrid", "cross", "none"]
@@ -36,19 +37,6 @@ _FLAGS: dict[str, tuple[LayerWord, LayerWord]] = {
     "attn_type_list": ("full", "recurrent"),  # MiniMax
 }
 
-# Period of the full layers where the metadata names none, and whether they come first
-# (llama.cpp b11434, src/models/*.cpp).
-_GGUF_PERIODS: dict[str, tuple[int, bool]] = {
-    "afmoe": (4, False), "cohere2": (4, False), "cohere2moe": (4, True), "exaone4": (4, False),
-    "exaone-moe": (4, False), "gemma2": (2, False), "gemma3": (6, False), "gemma3n": (5, False),
-    "gemma-embedding": (6, False), "gpt-oss": (2, False), "laguna": (4, True), "llama4": (4, False),
-    "mellum": (4, False), "modern-bert": (3, True), "olmo2": (4, False), "plamo3": (8, False),
-    "smallthinker": (4, True),
-}  # fmt: skip
-# Every n-th layer of these does not rotate (llama.cpp b11434, n_no_rope_layer_step).
-_GGUF_NOPE_PERIODS = {"llama4": 4, "smollm3": 4}
-# Architectures whose windows llama.cpp does not apply (phi3.cpp:18-28, "currently disabled").
-_GGUF_WITHOUT_WINDOW = frozenset({"phi3"})
 _GGUF_LLAMA4_CHUNK = 8192  # llama4.cpp:14
 
 
@@ -61,8 +49,8 @@ def layer_words(settings: Settings, num_layers: int) -> Words | None:
 
 def unknown_words(settings: Settings) -> set[str]:
     """Words of the config's layer lists that have no meaning here; such layers count as full attention."""
-    stated = [settings.raw(key) for key in _LISTS]
-    return {str(word) for value in stated if isinstance(value, list | str) for word in value} - set(_WORDS)
+    declared = [settings.raw(key) for key in _LISTS]
+    return {str(word) for value in declared if isinstance(value, list | str) for word in value} - set(_WORDS)
 
 
 def shared_flags(settings: Settings, num_layers: int) -> list[bool]:
@@ -85,27 +73,27 @@ def window_of(settings: Settings, word: LayerWord) -> int | None:
 def _listed(settings: Settings, num_layers: int) -> Words | None:
     """One word per layer written out: by most, Nemotron-H, MiniMax, MiMo, RecurrentGemma, GPT-Neo."""
     for key in _LISTS:
-        stated = settings.raw(key)
-        if stated and isinstance(stated, list | str):
-            words = [_WORDS.get(str(word), "full") for word in stated]
+        declared = settings.raw(key)
+        if declared and isinstance(declared, list | str):
+            words = [_WORDS.get(str(word), "full") for word in declared]
             if key == "block_types":  # RecurrentGemma: repeated, and its attention is local
                 local: Words = ["sliding" if word == "full" else word for word in words]
                 return _repeat(local, num_layers, cyclic=True)
             return _repeat(words, num_layers, cyclic=False)
     for key, (one, zero) in _FLAGS.items():
-        stated = settings.raw(key)
-        if isinstance(stated, list) and len(stated) >= num_layers:
-            return [_choice(bool(flag), one, zero) for flag in stated[:num_layers]]
+        declared = settings.raw(key)
+        if isinstance(declared, list) and len(declared) >= num_layers:
+            return [_choice(bool(flag), one, zero) for flag in declared[:num_layers]]
     return None
 
 
 def _gpt_neo(settings: Settings, num_layers: int) -> Words | None:
     """``attention_types`` is a list of [words, repetitions]."""
-    stated = settings.raw("attention_types")
-    if not isinstance(stated, list):
+    declared = settings.raw("attention_types")
+    if not isinstance(declared, list):
         return None
     words: list[LayerWord] = []
-    for entry in stated:
+    for entry in declared:
         if not (isinstance(entry, list) and len(entry) == 2 and isinstance(entry[0], list)):
             return None
         if not isinstance(entry[1], int) or len(words) > num_layers:
@@ -196,12 +184,12 @@ _CONFIG_RULES: tuple[Callable[[Settings, int], Words | None], ...] = (
 
 def rotary_flags(settings: Settings, num_layers: int) -> list[bool] | None:
     """Which layers rotate their heads, where the config lists it (1: rotary); None where it does not."""
-    stated = settings.raw("no_rope_layers")
-    if isinstance(stated, list) and len(stated) >= num_layers:
-        return [bool(flag) for flag in stated[:num_layers]]
+    declared = settings.raw("no_rope_layers")
+    if isinstance(declared, list) and len(declared) >= num_layers:
+        return [bool(flag) for flag in declared[:num_layers]]
     interval = settings.raw("no_rope_layer_interval")
     if settings.format == "gguf":
-        interval = _GGUF_NOPE_PERIODS.get(settings.model_type or "")
+        interval = family_of(settings.model_type).nope_every
     if isinstance(interval, int) and interval > 0:
         return [(i + 1) % interval != 0 for i in range(num_layers)]
     pattern = settings.raw("attention.rope_pattern")
@@ -225,19 +213,19 @@ def _gguf_words(settings: Settings, num_layers: int) -> Words | None:
 
 
 def _gguf_sliding(settings: Settings, num_layers: int) -> list[bool]:
-    arch = settings.model_type or ""
+    family = family_of(settings.model_type)
     window = settings.integer("sliding_window")
-    if arch in _GGUF_WITHOUT_WINDOW or (not window and (arch != "llama4" or window == 0)):
+    if family.gguf_window_off or (not window and (settings.model_type != "llama4" or window == 0)):
         return [False] * num_layers
     pattern = settings.raw("attention.sliding_window_pattern")
     if isinstance(pattern, list) and len(pattern) >= num_layers:
         return [bool(flag) for flag in pattern[:num_layers]]
-    period, full_first = _GGUF_PERIODS.get(arch, (1, False))
+    period = family.full_every
     if isinstance(pattern, int) and not isinstance(pattern, bool) and pattern > 0:
         period = pattern
-    if period == 1 and arch not in _GGUF_PERIODS and not isinstance(pattern, int):
+    if period is None:
         return [False] * num_layers
-    return [word == "sliding" for word in _periodic(period, num_layers, full_first=full_first)]
+    return [word == "sliding" for word in _periodic(period, num_layers, full_first=family.full_first)]
 
 
 def _gguf_recurrent(settings: Settings, num_layers: int) -> list[bool]:

@@ -110,11 +110,11 @@ def _main_stack(names: Names) -> Stack | None:
 
 def _place_layers(stack: Stack, places: Places, num_hidden_layers: int | None, mtp_layers: int) -> None:
     last = max(stack.blocks, default=-1) + 1
-    as_stated = num_hidden_layers is not None and last == num_hidden_layers + mtp_layers
+    as_declared = num_hidden_layers is not None and last == num_hidden_layers + mtp_layers
     for number, rows in stack.blocks.items():
         surplus = num_hidden_layers is None or number >= num_hidden_layers
         is_mtp = surplus and any(_MTP_BLOCK.match(row.name) for row in rows)
-        if is_mtp or (surplus and as_stated):
+        if is_mtp or (surplus and as_declared):
             places.mtp_blocks.append(rows)
         else:
             places.layers[number] = rows

@@ -21,9 +21,9 @@ def position_embedding(settings: Settings, loose_names: list[str], num_layers: i
     own = family.positions(settings) if family.positions else None
     if own is not None:
         return Fact(own, "derived", f"model_type {settings.model_type}")
-    stated = settings.raw("position_embedding_type")
-    if isinstance(stated, str) and _STATED_TYPES.get(stated):
-        return Fact(_STATED_TYPES[stated], "config", "position_embedding_type")
+    declared = settings.raw("position_embedding_type")
+    if isinstance(declared, str) and _STATED_TYPES.get(declared):
+        return Fact(_STATED_TYPES[declared], "config", "position_embedding_type")
     if _is_alibi(settings):
         return Fact("alibi", settings.source, "alibi")
     if settings.raw("relative_attention_num_buckets") or settings.raw("attention.relative_buckets_count"):

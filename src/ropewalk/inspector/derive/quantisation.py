@@ -72,9 +72,9 @@ def _summary(block: Mapping[str, Any]) -> dict[str, Any]:
 
 def _method(block: Mapping[str, Any]) -> str | None:
     """``quant_method``; MLX writes only bits and group size, ModelOpt an algorithm."""
-    stated = block.get("quant_method")
-    if isinstance(stated, str):
-        return stated
+    declared = block.get("quant_method")
+    if isinstance(declared, str):
+        return declared
     if isinstance(block.get("quant_algo"), str):
         return "modelopt"
     if "desc_act" in block:

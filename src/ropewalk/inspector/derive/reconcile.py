@@ -8,13 +8,13 @@ from typing import Any
 
 from ropewalk.findings import Finding
 from ropewalk.inspector.derive.class_defaults import SOURCE
-from ropewalk.inspector.derive.evidence import SHOWN_BY, BlockEvidence
-from ropewalk.inspector.derive.heads import Heads, stated_heads
-from ropewalk.inspector.derive.layers import Layer
-from ropewalk.inspector.derive.observed import Shown
+from ropewalk.inspector.derive.evidence import OBSERVED_IN, BlockEvidence
+from ropewalk.inspector.derive.heads import Heads, declared_heads
+from ropewalk.inspector.derive.observed import Observed
 from ropewalk.inspector.derive.packing import Weight
 from ropewalk.inspector.derive.patterns import LayerWord
 from ropewalk.inspector.derive.settings import Settings
+from ropewalk.inspector.layer_kinds import AnyLayer
 from ropewalk.inspector.records import Fact
 
 _PAD_ROWS = 1024  # vocabularies are padded to multiples of up to this many rows
@@ -33,7 +33,7 @@ class Disagreement:
     """One field in which the tensors differ from what is stated."""
 
     field: str
-    stated: Any
+    declared: Any
     proven: Any
     tensor: str
     num_layers: int
@@ -44,28 +44,28 @@ def mismatch(settings: Settings, found: Disagreement) -> Finding:
     fact = settings.fact(found.field)
     where = {
         "field": (fact.detail if fact else None) or found.field,
-        settings.source: found.stated,
+        settings.source: found.declared,
         "tensors": found.proven,
         "tensor": found.tensor,
         "num_layers": found.num_layers,
     }
     if fact is not None and fact.source == "default":
         message = (
-            f"config.json has no {found.field}; {SOURCE} would assume {found.stated}, the tensors have "
+            f"config.json has no {found.field}; {SOURCE} would assume {found.declared}, the tensors have "
             f"{found.proven}"
         )
         return Finding("default_contradicted", "warning", message, where)
     message = (
-        f"{where['field']} is {found.stated}, but {found.tensor} says {found.proven}"
+        f"{where['field']} is {found.declared}, but {found.tensor} says {found.proven}"
         f"{f' ({found.num_layers} layers)' if found.num_layers > 1 else ''}; {found.proven} is used"
     )
     return Finding("config_tensor_mismatch", "error", message, where)
 
 
-def hold_heads(
+def reconcile_heads(
     settings: Settings,
     words: Sequence[LayerWord],
-    layers: Sequence[Layer],
+    layers: Sequence[AnyLayer],
     evidence: Mapping[int, BlockEvidence],
     *,
     prefix: str,
@@ -75,10 +75,10 @@ def hold_heads(
     for index, layer in enumerate(layers):
         if index not in evidence or layer.kind not in ("full", "sliding", "chunked"):
             continue
-        stated = stated_heads(settings, index, words[index])
+        declared = declared_heads(settings, index, words[index])
         for item in fields(Heads):
             name = _NAMES.get(item.name, item.name)
-            said, proven = getattr(stated, item.name), getattr(layer.heads, item.name)
+            said, proven = getattr(declared, item.name), getattr(layer, item.name)
             if settings.value(name) is not None and None not in (said, proven) and said != proven:
                 found.setdefault((item.name, said, proven), []).append(index)
     return [
@@ -94,42 +94,41 @@ def hold_heads(
 
 
 def _tensor(block: BlockEvidence, name: str, prefix: str, index: int) -> str:
-    weight = next((block.roles[role] for role in SHOWN_BY[name] if role in block.roles), None)
+    weight = next((block.roles[role] for role in OBSERVED_IN[name] if role in block.roles), None)
     return f"{prefix}{index}.{weight.name if weight else ''}"
 
 
-def hold_shown(settings: Settings, shown: Mapping[str, Shown]) -> list[Disagreement]:
+def reconcile_observed(settings: Settings, observed: Mapping[str, Observed]) -> list[Disagreement]:
     """Widths, numbers of experts, sizes of latent attention.
 
     Layers may differ: a stated value that some layer shows is right.
     """
     found: list[Disagreement] = []
-    for name, item in shown.items():
-        stated = settings.value(name)
-        said = stated if isinstance(stated, list) else [stated]
-        if stated is not None and not set(item.values.values()) & set(said):
-            found.append(Disagreement(name, stated, item.usual, item.tensor, len(item.values)))
+    for name, item in observed.items():
+        declared = settings.value(name)
+        said = declared if isinstance(declared, list) else [declared]
+        if declared is not None and not set(item.values.values()) & set(said):
+            found.append(Disagreement(name, declared, item.usual, item.tensor, len(item.values)))
     return found
 
 
-def hold_vocabulary(stated: Fact | None, table: Weight | None) -> tuple[Fact | None, list[Finding]]:
+def reconcile_vocabulary(declared: Fact | None, table: Weight | None) -> tuple[Fact | None, list[Finding]]:
     """The vocabulary from the rows of the embedding; a few more rows than stated are padding."""
     if table is None:
-        return stated, []
+        return declared, []
     rows, tensor = table.shape[0], table.name
     proven = Fact(rows, "tensor", tensor)
-    if stated is None or stated.value is None or stated.value == rows:
+    if declared is None or declared.value is None or declared.value == rows:
         return proven, []
-    where = {"field": stated.detail, stated.source: stated.value, "tensors": rows, "tensor": tensor}
-    if stated.source == "default":
+    where = {"field": declared.detail, declared.source: declared.value, "tensors": rows, "tensor": tensor}
+    if declared.source == "default":
         return proven, []
-    if 0 < rows - stated.value < _PAD_ROWS:
-        message = (
-            f"{tensor} has {rows - stated.value} rows more than {stated.detail} = {stated.value}: padding"
-        )
-        return stated, [Finding("vocabulary_padded", "info", message, where)]
-    message = f"{stated.detail} is {stated.value}, but {tensor} has {rows} rows; {rows} is used"
-    is_tokenizer = stated.detail == "tokenizer.ggml.tokens"  # not the model's own word about itself
+    if 0 < rows - declared.value < _PAD_ROWS:
+        more = rows - declared.value
+        message = f"{tensor} has {more} rows more than {declared.detail} = {declared.value}: padding"
+        return declared, [Finding("vocabulary_padded", "info", message, where)]
+    message = f"{declared.detail} is {declared.value}, but {tensor} has {rows} rows; {rows} is used"
+    is_tokenizer = declared.detail == "tokenizer.ggml.tokens"  # not the model's own word about itself
     return proven, [Finding("config_tensor_mismatch", "warning" if is_tokenizer else "error", message, where)]
 
 

@@ -88,8 +88,8 @@ def check_longrope(block: Block, *, rotary_dim: int | None, config: Mapping[str,
 def check_outer(outer: Mapping[str, Any], block: Block) -> Iterator[Finding]:
     """A rope block beside a composite config's text config: neither vLLM nor transformers reads it."""
     for key in ("rope_scaling", "rope_parameters"):
-        stated = outer.get(key)
-        beside = full_block(stated) if isinstance(stated, Mapping) else {}
+        declared = outer.get(key)
+        beside = full_block(declared) if isinstance(declared, Mapping) else {}
         if beside and (type_of(beside), beside.get("factor")) != (block["rope_type"], block.get("factor")):
             yield Finding(
                 "rope_override_ignored",

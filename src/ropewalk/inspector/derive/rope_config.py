@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ropewalk.findings import Finding, Severity
+from ropewalk.inspector.derive.families import family_of
 from ropewalk.inspector.derive.rope_checks import check_factor, check_longrope, check_outer, is_number, whole
 from ropewalk.inspector.records import Fact, Source
 from ropewalk.inspector.rope_blocks import (
@@ -34,29 +35,7 @@ _NUMBERS = _POSITIVE | {
     "high_freq_factor", "short_mscale", "long_mscale", "mixed_b",
 }  # fmt: skip
 
-# ``default_theta`` of the configuration classes of transformers 5.24, where it is not the mixin's.
-_MIXIN_THETA = 10_000.0
-_CLASS_THETA = {
-    "cwm": 1e6, "ernie4_5": 5e5, "ernie4_5_moe": 5e5, "exaone": 5e5, "flex_olmo": 5e5, "gemma3": 1e6,
-    "gemma3_text": 1e6, "gemma3n_text": 1e6, "gpt_oss": 1.5e5, "lfm2": 1e6, "lfm3": 1e6, "llama4_text": 5e5,
-    "longcat_flash": 1e7, "minimax": 1e6, "minimax_m2": 5e6, "mixtral": 1e6, "mllama_text_model": 5e5,
-    "modernbert": 1.6e5, "modernbert_decoder": 1.6e5, "olmo3": 5e5, "phimoe": 1e6, "qwen2_vl_text": 1e6,
-    "qwen2_5_vl_text": 1e6, "qwen3_vl_text": 5e5, "qwen3_vl_moe_text": 5e5, "smollm3": 2e6,
-}  # fmt: skip
-# Share of each head that a class rotates where the config does not say: the ``setdefault`` calls of
-# transformers 5.24, and ChatGLM's own modelling code (half of kv_channels).
-_CLASS_PARTIAL = {
-    "bamba": 0.5, "chatglm": 0.5, "glm": 0.5, "glm4": 0.5, "glm4_moe": 0.5, "gpt_neox": 0.25, "nemotron": 0.5,
-    "persimmon": 0.5, "phi": 0.5, "qwen3_5_text": 0.25, "qwen3_5_moe_text": 0.25, "qwen3_next": 0.25,
-    "recurrent_gemma": 0.5, "stablelm": 0.25,
-}  # fmt: skip
-# Classes whose sliding layers turn unscaled however flat the config is written, and their base (None: that
-# of the full layers): ``convert_rope_params_to_dict`` of each, transformers 5.24.
-_CLASS_SLIDING_THETA: dict[str, float | None] = {
-    "gemma3": 1e4, "gemma3_text": 1e4, "gemma3n_text": 1e4, "modernbert": 1e4, "modernbert_decoder": 1e4,
-    "olmo3": None,
-}  # fmt: skip
-
+_MIXIN_THETA = 10_000.0  # of the configuration classes of transformers 5.24
 _THETA_KEYS = ("rope_theta", "global_rope_theta", "rotary_emb_base")
 _SLIDING_THETA_KEYS = ("rope_local_base_freq", "local_rope_theta", "swa_rope_theta")
 _PARTIAL_KEYS = ("partial_rotary_factor", "rotary_pct")
@@ -67,8 +46,6 @@ _GGUF_KEYS = {
     "yarn_beta_slow": "beta_slow", "yarn_log_multiplier": "yarn_log_multiplier",
 }  # fmt: skip
 _SCALED_ONLY = frozenset({*_GGUF_KEYS.values(), "mscale", "mscale_all_dim"})
-# llama.cpp b11434 turns the sliding layers of these at this base where rope.freq_base_swa is not stated.
-_GGUF_SLIDING_THETA = {"gemma3": 1e4, "gemma3n": 1e4}
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +82,7 @@ def standardise_rope(
     if not rotary:
         return _no_rope()
     reader = _Reader(config)
-    raw = reader.stated_block()
+    raw = reader.declared_block()
     nested = reader.nested(raw)
     flat = full_block(nested) if nested is not None else reader.flat(raw)
     theta = reader.theta_fact(full_block(raw), flat)
@@ -140,9 +117,9 @@ def rope_from_gguf(
         key.removeprefix(f"{arch}."): value for key, value in metadata.items() if key.startswith(f"{arch}.")
     }
     flat = _gguf_block(said, arch, has_rope_freqs=has_rope_freqs, has_long_factors=has_long_factors)
-    stated = _is_above(said.get("rope.freq_base"), 1)
+    declared = _is_above(said.get("rope.freq_base"), 1)
     theta = Fact(
-        flat["rope_theta"], "gguf" if stated else "default", "rope.freq_base" if stated else "llama.cpp"
+        flat["rope_theta"], "gguf" if declared else "default", "rope.freq_base" if declared else "llama.cpp"
     )
     width = whole(said.get("rope.dimension_count"))
     rotary_dim = Fact(
@@ -164,13 +141,13 @@ def _gguf_block(said: Mapping[str, Any], arch: str, *, has_rope_freqs: bool, has
         for key, name in _GGUF_KEYS.items()
         if _is_above(value := said.get(f"rope.scaling.{key}"), 0)
     }
-    stated = canonical_type(said.get("rope.scaling.type") or "linear")
+    declared = canonical_type(said.get("rope.scaling.type") or "linear")
     if has_long_factors:
         block["rope_type"] = "longrope"
     elif has_rope_freqs:
         block["rope_type"] = "proportional" if arch.startswith("gemma4") else "llama3"
-    elif stated != "none" and block.get("factor", 1.0) != 1.0:
-        block["rope_type"] = stated
+    elif declared != "none" and block.get("factor", 1.0) != 1.0:
+        block["rope_type"] = declared
     if (log_mul := block.pop("yarn_log_multiplier", None)) is not None:
         # llama-context.cpp:177-200: DeepSeek's multiplier is stored x 0.1, and stands for both mscales.
         scale = log_mul / 0.1 if arch == "deepseek2" else log_mul
@@ -186,8 +163,8 @@ def _gguf_block(said: Mapping[str, Any], arch: str, *, has_rope_freqs: bool, has
 
 
 def _gguf_layers(said: Mapping[str, Any], arch: str, full: Block) -> Blocks | None:
-    stated = said.get("rope.freq_base_swa")
-    sliding = stated if _is_above(stated, 1) else _GGUF_SLIDING_THETA.get(arch)
+    declared = said.get("rope.freq_base_swa")
+    sliding = declared if _is_above(declared, 1) else family_of(arch).gguf_sliding_theta
     if sliding is None or not said.get("attention.sliding_window"):
         return None
     return {"full_attention": full, "sliding_attention": _plain(sliding, {})}
@@ -223,6 +200,7 @@ class _Reader:
     def __init__(self, config: Mapping[str, Any]) -> None:
         self.config = config
         self.model_type = str(config.get("model_type") or "")
+        self.family = family_of(self.model_type)
         self.max_len = whole(config.get("max_position_embeddings"))
         self.original_assumed = False
         self.findings: list[Finding] = []
@@ -236,7 +214,7 @@ class _Reader:
         message = f"{field} is {value!r}, not {expected}; it is ignored"
         self._find("rope_value_invalid", "error", message, field=field, value=repr(value))
 
-    def stated_block(self) -> Block:
+    def declared_block(self) -> Block:
         """``rope_scaling`` if it says anything, else ``rope_parameters``: the order of transformers 5.24."""
         legacy, modern = self._mapping("rope_scaling"), self._mapping("rope_parameters")
         old, new = type_of(full_block(legacy)), type_of(full_block(modern))
@@ -254,17 +232,18 @@ class _Reader:
 
     def flat(self, raw: Mapping[str, Any], *, theta: Any = None) -> Block:
         """One block: type canonical, base and rotated share moved in, numbers checked, null left out."""
-        stated = {
+        declared = {
             key: value for key, value in raw.items() if value is not None and self._is_valid(key, value)
         }
-        base = _first(stated.get("rope_theta"), theta, self.top_theta, _CLASS_THETA.get(self.model_type))
-        block: Block = {"rope_type": self._type(stated), "rope_theta": _MIXIN_THETA if base is None else base}
-        partial = _first(
-            stated.get("partial_rotary_factor"), self.top_partial, _CLASS_PARTIAL.get(self.model_type)
-        )
+        base = _first(declared.get("rope_theta"), theta, self.top_theta, self.family.rope_theta)
+        block: Block = {
+            "rope_type": self._type(declared),
+            "rope_theta": _MIXIN_THETA if base is None else base,
+        }
+        partial = _first(declared.get("partial_rotary_factor"), self.top_partial, self.family.partial_rotary)
         if partial is not None:
             block["partial_rotary_factor"] = partial
-        block |= {key: value for key, value in stated.items() if key not in block and key != "type"}
+        block |= {key: value for key, value in declared.items() if key not in block and key != "type"}
         if raw.get("rope_type") == "telechat3-yarn" and "factor" in block:
             # vLLM 0.33, transformers_utils/config.py:652
             block.setdefault("attention_factor", 0.07 * math.log(block["factor"]) + 1.0)
@@ -353,10 +332,10 @@ class _Reader:
         if (compress := self._top(("compress_rope_theta",), above=1)) is not None:
             return self._compressed(raw, compress)
         sliding = self._top(_SLIDING_THETA_KEYS, above=1)
-        if sliding is None and self.model_type not in _CLASS_SLIDING_THETA:
+        if sliding is None and self.family.sliding_theta is None:
             return None
         full = self.flat(raw)
-        base = _first(sliding, _CLASS_SLIDING_THETA.get(self.model_type), full["rope_theta"])
+        base = _first(sliding, self.family.sliding_theta or full["rope_theta"])
         return {"full_attention": full, "sliding_attention": _plain(base, full)}
 
     def _theta_per_layer(self, raw: Mapping[str, Any], thetas: list[Any]) -> Blocks | None:
@@ -397,7 +376,7 @@ class _Reader:
             self.config.get("rope_theta"), list
         ):
             return Fact(value, "config", "rope_theta beside the rope block")
-        owner = f"class {self.model_type}" if self.model_type in _CLASS_THETA else "any class"
+        owner = f"class {self.model_type}" if self.family.rope_theta else "any class"
         return Fact(value, "default", f"default_theta of {owner} in transformers 5.24")
 
     def partial_fact(self, block: Block, head_dim: int | None) -> Fact:
@@ -408,7 +387,7 @@ class _Reader:
             return Fact(rotary_dim / head_dim, "derived", "rotary_dim / head_dim")
         if value is None:
             return Fact(1.0, "default", "whole heads")
-        if self.top_partial is None and value == _CLASS_PARTIAL.get(self.model_type):
+        if self.top_partial is None and value == self.family.partial_rotary:
             return Fact(value, "default", f"class {self.model_type} in transformers 5.24")
         return Fact(value, "config", "partial_rotary_factor")
 

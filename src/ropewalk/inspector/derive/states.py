@@ -12,7 +12,7 @@ from math import prod
 from ropewalk.inspector.derive.evidence import BlockEvidence
 from ropewalk.inspector.derive.families import family_of
 from ropewalk.inspector.derive.settings import Settings
-from ropewalk.inspector.records import StateTensor
+from ropewalk.inspector.layer_kinds import StateTensor
 
 
 def recurrent_state(settings: Settings, evidence: BlockEvidence | None) -> tuple[StateTensor, ...]:
@@ -110,9 +110,9 @@ def _inner_size(settings: Settings, evidence: BlockEvidence | None, heads: int |
     size = settings.integer("ssm_head_dim") or _mamba2(settings, "head_dim")
     if heads and size:
         return heads * size
-    stated = settings.integer("ssm_inner_size")
-    if stated:
-        return stated
+    declared = settings.integer("ssm_inner_size")
+    if declared:
+        return declared
     expand = settings.integer("ssm_expand")
     if not heads and settings.value("num_attention_heads") is None and settings.integer("intermediate_size"):
         return settings.integer("intermediate_size")  # Mamba and Falcon Mamba: the inner width

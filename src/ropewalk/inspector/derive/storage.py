@@ -14,7 +14,7 @@ _PLAIN = {"bfloat16": "BF16", "float16": "F16", "float32": "F32", "float64": "F6
 _PACKED_NAMES = (".qweight", ".weight_packed", ".weight.absmax", "_blocks")
 
 
-def hold_storage(
+def reconcile_storage(
     settings: Settings, quantization: Fact, dtype: Fact, blocks: Iterable[list[Row]]
 ) -> list[Finding]:
     """Quantised weights without a word about it, a word about it without such weights, another dtype."""
@@ -49,18 +49,23 @@ def _unquantised(quantization: Fact, rows: list[Row]) -> list[Finding]:
 
 
 def _other_dtype(settings: Settings, quantization: Fact, dtype: Fact) -> list[Finding]:
-    stated = settings.fact("dtype")
-    if stated is None or stated.value is None or dtype.source != "tensor" or quantization.value is not None:
+    declared = settings.fact("dtype")
+    if (
+        declared is None
+        or declared.value is None
+        or dtype.source != "tensor"
+        or quantization.value is not None
+    ):
         return []
-    if stated.value == dtype.value or stated.value not in _PLAIN:
+    if declared.value == dtype.value or declared.value not in _PLAIN:
         return []
     message = (
-        f"{stated.detail} is {stated.value}, the tensors are {dtype.value}: engines convert while loading"
+        f"{declared.detail} is {declared.value}, the tensors are {dtype.value}: engines convert while loading"
     )
-    where = {"field": stated.detail, "config": stated.value, "tensors": dtype.value}
+    where = {"field": declared.detail, "config": declared.value, "tensors": dtype.value}
     return [Finding("config_tensor_mismatch", "warning", message, where)]
 
 
-def _finding(stated: str | None, row: Row, message: str) -> Finding:
-    where = {"field": "quantization_config", "config": stated, "tensors": row.dtype, "tensor": row.name}
+def _finding(declared: str | None, row: Row, message: str) -> Finding:
+    where = {"field": "quantization_config", "config": declared, "tensors": row.dtype, "tensor": row.name}
     return Finding("config_tensor_mismatch", "error", message, where)

@@ -18,13 +18,13 @@ def tied_embeddings(settings: Settings, places: Places, *, incomplete: bool) -> 
     A stored head beside a flag that says "tied" is a copy by the config's own word: counted once, told.
     Without a head the embedding serves as one; a config that denies it is contradicted.
     """
-    stated = settings.fact("tie_word_embeddings")
-    flag = stated.value if stated is not None and stated.source != "default" else None
+    declared = settings.fact("tie_word_embeddings")
+    flag = declared.value if declared is not None and declared.source != "default" else None
     if not places.embedding or incomplete:
-        return stated or Fact(None, "derived", "not stated"), []
+        return declared or Fact(None, "derived", "not stated"), []
     head = next((row.name for row in places.output_head if len(row.shape) > 1), None)
     if head is None:
-        return _without_head(settings, stated, flag)
+        return _without_head(settings, declared, flag)
     if flag is True:
         message = f"tie_word_embeddings is true, yet {head} is stored as well; it is counted once"
         where = {"field": "tie_word_embeddings", "config": True, "tensor": head}
@@ -35,11 +35,11 @@ def tied_embeddings(settings: Settings, places: Places, *, incomplete: bool) -> 
     return Fact(False, "tensor", head), []
 
 
-def _without_head(settings: Settings, stated: Fact | None, flag: bool | None) -> tuple[Fact, list[Finding]]:
+def _without_head(settings: Settings, declared: Fact | None, flag: bool | None) -> tuple[Fact, list[Finding]]:
     """The embedding is the head of a model that generates; an encoder or a reward model has none."""
     generates = settings.format == "gguf" or bool(_GENERATES.search(settings.architecture or ""))
     if settings.architecture is not None and not generates:
-        return stated or Fact(None, "derived", f"{settings.architecture} has no output head"), []
+        return declared or Fact(None, "derived", f"{settings.architecture} has no output head"), []
     tied = Fact(True, "tensor", "no output head is stored")
     if flag is not False or not generates:
         return tied, []

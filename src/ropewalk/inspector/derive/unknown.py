@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from ropewalk.findings import Finding
 from ropewalk.inspector.derive.class_defaults import class_defaults
 from ropewalk.inspector.derive.families import is_family
-from ropewalk.inspector.derive.layers import Layer
 from ropewalk.inspector.derive.patterns import unknown_words
 from ropewalk.inspector.derive.settings import Settings
+from ropewalk.inspector.layer_kinds import AnyLayer
 
 # Keys by which configs speak of layers that keep something else than plain keys and values.
 _UNUSUAL = re.compile(
@@ -18,7 +18,7 @@ _UNUSUAL = re.compile(
 )
 
 
-def unknown_findings(settings: Settings, layers: Sequence[Layer]) -> list[Finding]:
+def unknown_findings(settings: Settings, layers: Sequence[AnyLayer]) -> list[Finding]:
     """An unknown ``model_type`` is ordinary: information where the default rule read all that is stated,
     a warning where keys speak of special layers and the rule found none."""
     found: list[Finding] = []
@@ -41,7 +41,7 @@ def unknown_findings(settings: Settings, layers: Sequence[Layer]) -> list[Findin
     return found
 
 
-def _unread(settings: Settings, layers: Sequence[Layer]) -> list[str]:
+def _unread(settings: Settings, layers: Sequence[AnyLayer]) -> list[str]:
     """Stated keys of special layers, where every layer came out as plain attention."""
     if any(layer.kind != "full" or layer.indexer_head_dim for layer in layers):
         return []

@@ -11,10 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from ropewalk.inspector.records import LayerGroup
+from ropewalk.inspector.layer_kinds import LayerGroup
 from ropewalk.planner.caches import CacheType
 from ropewalk.planner.engines.llama_slots import Slots
-from ropewalk.planner.layers_cache import state_elements
 from ropewalk.planner.shape import ModelShape
 
 _ROTATION_UNIT = 64  # llama.cpp b11434, src/llama-kv-cache.cpp:300-345
@@ -216,7 +215,7 @@ def _recurrent(hidden: int, group: LayerGroup, slots: Slots) -> Span:
     channels = max(sizes.get("conv", (hidden,)))
     others = [shape for name, shape in sizes.items() if name != "conv"]
     inner = max((prod(shape[:-1]) for shape in others), default=channels)
-    states = -(-2 * state_elements(group) * slots.num_slots // slots.n_ubatch)
+    states = -(-2 * group.state_elements * slots.num_slots // slots.n_ubatch)
     return Span(channels + 2 * hidden, 6 * inner + 3 * max(channels - inner, 0) + 5 * hidden + states)
 
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ropewalk.findings import Finding
-from ropewalk.inspector.records import LayerGroup
+from ropewalk.inspector.layer_kinds import LayerGroup
 from ropewalk.planner.caches import CacheType, cache_types, find_cache_type
 from ropewalk.planner.engines.llama_compute import Bounds, Graph, compute_buffer, graph_of
 from ropewalk.planner.engines.llama_places import Place, PlaceKind, places_of, spots_of
 from ropewalk.planner.engines.llama_slots import CELL_PAD, Slots, resolve_slots
-from ropewalk.planner.layers_cache import layer_token_bytes, logical_cache, state_elements
+from ropewalk.planner.layers_cache import logical_cache
 from ropewalk.planner.machine import Machine, device_of
 from ropewalk.planner.parallel import check_options
 from ropewalk.planner.records import AdviceKind, Basis, KvCache, MemoryTerm, PlanRequest, RankPlace, Traffic
@@ -249,7 +249,7 @@ class LlamaMemoryModel:
             return []
         f16 = CACHE_TYPES["f16"]
         cache = sum(
-            group.count * slots.streams * slots.layer_cells(group) * layer_token_bytes(group, f16, f16)
+            group.count * slots.streams * slots.layer_cells(group) * group.token_bytes(f16, f16)
             for group in draft.layers
         )
         logits = slots.num_slots * 4 * (draft.model or self.shape).vocab_size
@@ -291,9 +291,9 @@ class Row:
 def _rows(group: LayerGroup, key: CacheType, value: CacheType) -> Row:
     return Row(
         # Cross-attention is recomputed from the encoder's output, src/models/t5.cpp:170.
-        token_bytes=0 if group.kind == "cross" else layer_token_bytes(group, key, value),
+        token_bytes=0 if group.kind == "cross" else group.token_bytes(key, value),
         indexer_bytes=key.row_bytes(1, group.indexer_head_dim) if group.indexer_head_dim else 0,
-        state_bytes=state_elements(group) * STATE_BYTES,
+        state_bytes=group.state_elements * STATE_BYTES,
     )
 
 

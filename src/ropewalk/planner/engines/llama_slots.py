@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ropewalk.inspector.records import LayerGroup
+from ropewalk.inspector.layer_kinds import LayerGroup
 
 CELL_PAD = 256
 DEFAULT_BATCH = 2048  # llama.cpp b11434, common/common.h

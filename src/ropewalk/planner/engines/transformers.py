@@ -5,11 +5,11 @@ Rules of transformers 5.24 and figures that Qwen published of 4.46 and 4.51.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ropewalk.errors import UsageError
 from ropewalk.findings import Finding
-from ropewalk.inspector.records import LayerGroup
+from ropewalk.inspector.layer_kinds import LayerGroup
 from ropewalk.planner.caches import CacheType, cache_types, find_cache_type
 from ropewalk.planner.layers_cache import LogicalCache, logical_cache
 from ropewalk.planner.machine import DeviceKind, Machine, device_of
@@ -94,7 +94,7 @@ def _rank_layers(shape: ModelShape, stage: tuple[int, int], ranks: int) -> tuple
         indices = tuple(index for index in group.indices if first <= index < last)
         heads = group.num_key_value_heads
         kept = heads_per_rank(heads, ranks) if heads else heads
-        layers.append(replace(group, count=len(indices), indices=indices, num_key_value_heads=kept))
+        layers.append((group.split_heads(kept) if kept else group).at(indices))
     return tuple(layers)
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from ropewalk.inspector.records import LayerGroup
+from ropewalk.inspector.layer_kinds import LayerGroup
 from ropewalk.planner.caches import CacheType
 from ropewalk.planner.engines.vllm_pool import Bucket, BucketKind
-from ropewalk.planner.layers_cache import GROWING
 from ropewalk.planner.machine import DeviceKind
 from ropewalk.planner.parallel import heads_per_rank
 from ropewalk.planner.shape import ModelShape
@@ -39,7 +38,7 @@ def buckets_of(shape: ModelShape, paging: Paging) -> tuple[Bucket, ...]:
     shared = block * paging.context_parallel
     buckets = []
     for group in shape.cached_layers:
-        if group.kind in GROWING or group.kind == "cross":
+        if group.grows or group.kind == "cross":
             buckets.append(_attention(shape, group, paging, block))
         if group.state:
             buckets.append(_state(shape, group, paging, block))
@@ -60,7 +59,7 @@ def block_size(shape: ModelShape, paging: Paging) -> int:
     latent = any(group.kind == "latent" for group in shape.layers)
     size = paging.block_size or (16 if latent else _DEFAULT_BLOCK[paging.device])
     states = [state_bytes(group, paging) for group in shape.layers if group.state]
-    tokens = [_token_bytes(group, paging) for group in shape.layers if group.kind in GROWING]
+    tokens = [_token_bytes(group, paging) for group in shape.layers if group.grows]
     if not states or not tokens:
         return size
     unit = max(size, _LATENT_ALIGNMENT) if latent else size
@@ -92,7 +91,7 @@ def _state(shape: ModelShape, group: LayerGroup, paging: Paging, block: int) -> 
     With attention layers prefix caching is on and a request holds two states, three where a prefill
     can leave a checkpoint (Mamba2; mamba_mixer2.py:1107); a pure state model holds one.
     """
-    tokens = [_token_bytes(other, paging) for other in shape.layers if other.kind in GROWING]
+    tokens = [_token_bytes(other, paging) for other in shape.layers if other.grows]
     page = block * max(tokens) if tokens else state_bytes(group, paging)
     pages = 1 if not tokens else 2 + _leaves_checkpoint(group)
     return Bucket("state", group.indices, page, block, pages=pages, term="state")

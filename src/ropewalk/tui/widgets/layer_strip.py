@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from textual.content import Content
 from textual.widgets import Static
 
-from ropewalk.inspector.records import LayerGroup
+from ropewalk.inspector.layer_kinds import LayerGroup
 from ropewalk.report import layers
 from ropewalk.tui.style import stylesheet
 
