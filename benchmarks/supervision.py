@@ -32,7 +32,7 @@ POLL_SECONDS = 0.05  # the launcher's own
 
 def bare(spec: LaunchSpec, log: Path) -> tuple[float, float]:
     """Seconds to the first token, and to the end after SIGTERM, without anything in between."""
-    adapter = adapter_of(spec.build)
+    adapter = adapter_of(spec.build.engine)
     began = time.perf_counter()
     with log.open("wb") as lines:
         engine = subprocess.Popen([*adapter.program(spec.build), *spec.argv], stdout=lines, stderr=lines)

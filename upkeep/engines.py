@@ -36,10 +36,10 @@ from ropewalk.serving.dry_run.answer import EngineAnswer  # noqa: E402
 from ropewalk.serving.dry_run.confirm import confirmed  # noqa: E402
 from ropewalk.serving.engines import launch_spec, pick_engine  # noqa: E402
 from ropewalk.serving.engines.find import interpreter_of  # noqa: E402
-from ropewalk.serving.engines.llama_cpp.dry_run import ask_llama  # noqa: E402
+from ropewalk.serving.engines.llama_cpp import dry_run as llama_dry_run  # noqa: E402
 from ropewalk.serving.engines.llama_cpp.embedded_flags import FLAGS  # noqa: E402
 from ropewalk.serving.engines.vllm.dry_run import ask_many, read_answer  # noqa: E402
-from ropewalk.serving.install import make_vllm_cpu  # noqa: E402
+from ropewalk.serving.engines.vllm.install import make as make_vllm_cpu  # noqa: E402
 from ropewalk.serving.records import EngineBuild  # noqa: E402
 
 GEMMA3: dict[str, Any] = {
@@ -154,7 +154,7 @@ def _llama_rows(build: EngineBuild, folder: Path) -> Iterator[Row]:
     for name, model in {"SmolLM2": demo_model(), **models}.items():
         for asked, options in LLAMA_GRID.items():
             plan = _plan(model, build, engine="llama-server", **options)
-            yield from _rows(name, asked, plan, ask_llama(launch_spec(plan, build=build), plan))
+            yield from _rows(name, asked, plan, llama_dry_run.ask(launch_spec(plan, build=build), plan))
 
 
 def _vllm_rows(build: EngineBuild, folder: Path) -> Iterator[Row]:

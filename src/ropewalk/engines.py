@@ -45,7 +45,7 @@ class Published:
     """What is published of an engine: how a release is written (``release``, ``example``), images that end
     where the version follows, what pip installs for GPUs, and the variable that makes callers give a key.
 
-    ``program`` is the server in the image; ``reads_hub`` whether it fetches checkpoints itself.
+    ``program`` is the server in the image.
     """
 
     release: str
@@ -55,7 +55,6 @@ class Published:
     cpu_image: str
     package: str | None
     key: str
-    reads_hub: bool
 
     def image(self, version: str, *, gpu: bool) -> str:
         """The image of this version."""
@@ -64,27 +63,29 @@ class Published:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Engine:
-    """One engine; a planned-only one has no ``adapter``.
+    """One engine; a planned-only one has no ``room``.
 
-    ``rules`` is the module of the planner with the functions of ``EngineRules``, ``adapter`` that of serving
-    with those of ``Adapter``, ``finder`` the one that finds and asks installed builds, ``dry_run`` the one
-    that has the engine work out its own memory, ``checker`` the one that analyzes its command lines.
+    ``rules`` is the module of the planner with the functions of ``EngineRules``; ``room`` the package of
+    serving whose modules ``launch``, ``find`` and ``install`` have those of ``Adapter``, ``Finder`` and
+    ``Installer``, and ``dry_run`` those of ``DryRun`` where the engine works out its own memory when asked
+    (``answers_dry_run``); ``checker`` the module that analyzes its command lines.
     ``variable`` names an installed engine in the environment, ``how_to_get`` says what to do where there is
     none. ``counts_builds``: versions are build numbers. ``plans_for_cpu``: the processor is an ordinary
     device of it; else it is planned for a GPU unless the installed build serves on the processor.
+    ``reads_hub``: it fetches checkpoints itself.
     """
 
     name: EngineName
     title: str
     formats: tuple[CheckpointFormat, ...]
     rules: str
-    adapter: str | None = None
-    finder: str | None = None
-    dry_run: str | None = None
+    room: str | None = None
+    answers_dry_run: bool = False
     checker: str | None = None
     rope: RopeTraits = RopeTraits()
     counts_builds: bool = False
     plans_for_cpu: bool = False
+    reads_hub: bool = False
     variable: str | None = None
     how_to_get: str = ""
     published: Published | None = None
@@ -92,7 +93,7 @@ class Engine:
     @property
     def is_served(self) -> bool:
         """Whether servers of it are started; else it is planned for only."""
-        return self.adapter is not None
+        return self.room is not None
 
 
 _LLAMA_CPP_ROPE = RopeTraits(
@@ -109,9 +110,9 @@ VLLM = Engine(
     title="vLLM",
     formats=("safetensors",),
     rules="ropewalk.planner.engines.vllm",
-    adapter="ropewalk.serving.engines.vllm.launch",
-    finder="ropewalk.serving.engines.vllm.find",
-    dry_run="ropewalk.serving.engines.vllm.dry_run",
+    reads_hub=True,
+    room="ropewalk.serving.engines.vllm",
+    answers_dry_run=True,
     checker="ropewalk.checking.vllm_check",
     rope=RopeTraits(
         words="vllm_hf_overrides",
@@ -135,7 +136,6 @@ VLLM = Engine(
         cpu_image="vllm/vllm-openai-cpu:v",
         package="vllm",
         key="VLLM_API_KEY",
-        reads_hub=True,
     ),
 )
 LLAMA_SERVER = Engine(
@@ -143,9 +143,8 @@ LLAMA_SERVER = Engine(
     title="llama.cpp",
     formats=("gguf",),
     rules="ropewalk.planner.engines.llama_server",
-    adapter="ropewalk.serving.engines.llama_cpp.launch",
-    finder="ropewalk.serving.engines.llama_cpp.find",
-    dry_run="ropewalk.serving.engines.llama_cpp.dry_run",
+    room="ropewalk.serving.engines.llama_cpp",
+    answers_dry_run=True,
     checker="ropewalk.checking.llama_check",
     rope=replace(_LLAMA_CPP_ROPE, lifts_by_override=True),
     counts_builds=True,
@@ -162,7 +161,6 @@ LLAMA_SERVER = Engine(
         cpu_image="ghcr.io/ggml-org/llama.cpp:server-",
         package=None,
         key="LLAMA_API_KEY",
-        reads_hub=False,
     ),
 )
 LLAMA_CPP_PYTHON = Engine(
@@ -170,8 +168,7 @@ LLAMA_CPP_PYTHON = Engine(
     title="llama-cpp-python",
     formats=("gguf",),
     rules="ropewalk.planner.engines.llama_cpp_python",
-    adapter="ropewalk.serving.engines.llama_cpp_python.launch",
-    finder="ropewalk.serving.engines.llama_cpp_python.find",
+    room="ropewalk.serving.engines.llama_cpp_python",
     rope=_LLAMA_CPP_ROPE,
     plans_for_cpu=True,
     variable="ROPEWALK_LLAMA_CPP_PYTHON",

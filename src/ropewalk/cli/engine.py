@@ -16,9 +16,9 @@ _EXAMPLES = """
 
 def _installable(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """For the shell to complete."""
-    from ropewalk.serving.install import INSTALLABLE
+    from ropewalk.serving.install import installable
 
-    return [name for name in INSTALLABLE if name.startswith(incomplete)]
+    return [name for name in installable() if name.startswith(incomplete)]
 
 
 class _Group(click.Group):

@@ -38,7 +38,7 @@ def _made_from(server: Server) -> Iterator[str]:
     plan = server.plan
     sequences = plan.request.num_sequences
     yield f"{plan.checkpoint}: {format_tokens(plan.context_len)} tokens x {sequences}, planned by ropewalk"
-    yield f"for     {server.published.engine} {server.version or '(any version)'}, {_machines(server)}"
+    yield f"for     {server.engine} {server.version or '(any version)'}, {_machines(server)}"
     yield f"rope    {_rope(plan.rope)}"
     yield f"memory  {_memory(plan.memory.per_device)}"
     for finding in plan.findings:

@@ -95,7 +95,7 @@ def _pod(server: Server, own: Sequence[str], image: str, probes: Data) -> Data:
     """One container; ``own`` are arguments beside the common ones, ``probes`` empty where none asks it."""
     mounts, volumes = zip(_shared_memory(), _model(server), strict=True)
     container = {
-        "name": server.published.engine,
+        "name": server.engine,
         "image": image,
         "command": [server.published.program],
         "args": [*map(_literal, server.argv), *own],
@@ -128,7 +128,7 @@ def _env(server: Server) -> list[Data]:
 def _probes(server: Server) -> Data:
     """Nobody restarts it while it loads, for as long as that may take."""
     probe = {"httpGet": {"path": "/health", "port": "http"}, "periodSeconds": _PROBE_SECONDS}
-    patience = -(-server.published.ready_seconds // _PROBE_SECONDS)
+    patience = -(-server.ready_seconds // _PROBE_SECONDS)
     return {"startupProbe": {**probe, "failureThreshold": patience}, "readinessProbe": probe}
 
 

@@ -7,11 +7,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePath
 
-from ropewalk.emit.published import PUBLISHED, Published
+from ropewalk.engines import REGISTRY, Engine, EngineName, Published, engine_of
 from ropewalk.errors import UsageError
 from ropewalk.inspector.readers.hubsource import HubId
 from ropewalk.planner.records import DeviceShare, Launch, Plan
 from ropewalk.planner.rope.versions import parse_version
+from ropewalk.serving.engines import adapter_of
 from ropewalk.serving.engines.vllm.nodes import node_flags
 from ropewalk.serving.service import require_positive
 
@@ -31,6 +32,7 @@ class Server:
 
     plan: Plan
     name: str
+    engine: EngineName
     published: Published
     version: str | None
     argv: tuple[str, ...]
@@ -45,6 +47,11 @@ class Server:
     def port(self) -> int:
         """Where it answers."""
         return int(self.argv[self.argv.index("--port") + 1])
+
+    @property
+    def ready_seconds(self) -> int:
+        """How long the engine may take to load."""
+        return int(adapter_of(self.engine).READY_SECONDS)
 
     def reachable(self) -> Server:
         """The server listening on every address of its machine."""
@@ -66,12 +73,17 @@ def server_of(plan: Plan, *, hub: HubId | None) -> Server:
     """What the plan's launch record starts. Raises :class:`UsageError` for a plan that must not start."""
     launch = _launch_of(plan)
     argv, env = _alike(launch)
-    if hub is not None:
-        _require_hub(hub, launch.engine)
+    engine = engine_of(launch.engine)
+    if hub is not None and not engine.reads_hub:
+        raise UsageError(
+            f"{engine.name} is given a file: download {hub.repo} and plan for that",
+            where={"checkpoint": hub.repo, "engine": engine.name},
+        )
     return Server(
         plan=plan,
         name=_dns_name(argv[_MODEL_AT]),
-        published=PUBLISHED[launch.engine],
+        engine=engine.name,
+        published=_published(engine),
         version=launch.engine_version,
         argv=argv,
         env=env,
@@ -85,14 +97,14 @@ def server_of(plan: Plan, *, hub: HubId | None) -> Server:
 
 def require_published(server: Server) -> str:
     """The version to pin images and packages to. Raises :class:`UsageError` where it was never released."""
-    published, version = server.published, server.version
-    parts = parse_version(version, published.engine)
+    published, version, engine = server.published, server.version, server.engine
+    parts = parse_version(version, engine)
     if version is not None and parts is not None and not _UNRELEASED.search(version):
         return published.release.format(*parts)
     raise UsageError(
-        f"{published.engine} is pinned to a release, and the plan is for {version or 'any version'} of it: "
+        f"{engine} is pinned to a release, and the plan is for {version or 'any version'} of it: "
         f"plan for one, --engine-version {published.example}",
-        where={"flag": "--engine-version", "value": version, "engine": published.engine},
+        where={"flag": "--engine-version", "value": version, "engine": engine},
     )
 
 
@@ -113,12 +125,17 @@ def _launch_of(plan: Plan) -> Launch:
         raise UsageError(
             f"a plan for {plan.request.engine} has no command to start", where={"engine": plan.request.engine}
         )
-    if plan.launch.engine not in PUBLISHED:
-        raise UsageError(
-            f"scripts and manifests are written for {' and '.join(PUBLISHED)}, not for {plan.launch.engine}",
-            where={"engine": plan.launch.engine},
-        )
     return plan.launch
+
+
+def _published(engine: Engine) -> Published:
+    if engine.published is None:
+        others = " and ".join(one.name for one in REGISTRY.values() if one.published)
+        raise UsageError(
+            f"scripts and manifests are written for {others}, not for {engine.name}",
+            where={"engine": engine.name},
+        )
+    return engine.published
 
 
 def _alike(launch: Launch) -> tuple[tuple[str, ...], dict[str, str]]:
@@ -133,15 +150,6 @@ def _alike(launch: Launch) -> tuple[tuple[str, ...], dict[str, str]]:
 
 def _with(argv: Sequence[str], at: int, word: str) -> tuple[str, ...]:
     return (*argv[:at], word, *argv[at + 1 :])
-
-
-def _require_hub(hub: HubId, engine: str) -> None:
-    """Raise :class:`UsageError` where the engine is given files."""
-    if not PUBLISHED[engine].reads_hub:
-        raise UsageError(
-            f"{engine} is given a file: download {hub.repo} and plan for that",
-            where={"checkpoint": hub.repo, "engine": engine},
-        )
 
 
 def _gpus(plan: Plan, num_nodes: int) -> int:

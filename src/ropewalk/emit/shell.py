@@ -43,7 +43,7 @@ def script(server: Server) -> str:
 def command(server: Server, *before: str, program: str | None = None, after: str = "") -> str:
     """The server's command, one flag a line; ``after`` is shell text behind it."""
     settings = [f"{name}={shlex.quote(value)}" for name, value in server.env.items()]
-    words = [*before, *(["env", *settings] if settings else []), program or server.published.engine]
+    words = [*before, *(["env", *settings] if settings else []), program or server.engine]
     lines = [*_lines([*words, *map(shlex.quote, server.argv)]), *([after] if after else [])]
     return f" \\\n{_STEP}".join(lines) + "\n"
 

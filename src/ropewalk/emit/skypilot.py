@@ -60,7 +60,7 @@ def _task(server: Server, version: str, accelerator: str | None) -> dict[str, An
         data["setup"] = _SETUP.format(package=package, version=version)
     data["run"] = _run(server, installed=package is not None)
     if server.num_nodes == 1:
-        probe = {"path": "/health", "initial_delay_seconds": server.published.ready_seconds}
+        probe = {"path": "/health", "initial_delay_seconds": server.ready_seconds}
         data["service"] = {"readiness_probe": probe, "replicas": 1}
     return data
 

@@ -115,7 +115,7 @@ def start(
     """
     spec = _with_port(spec)
     require_free(spec.port, host=spec.host)
-    adapter = adapter_of(spec.build)
+    adapter = adapter_of(spec.build.engine)
     with _argv_of(spec) as argv:
         began = time.monotonic()
         process = EngineProcess(
@@ -229,7 +229,7 @@ def _failure(spec: LaunchSpec, process: EngineProcess, log: LogTail, when: str) 
         where = {"log": str(lost.log_path), "node": lost.node, "address": lost.address}
         log = LogTail(lost.log_path)
         log.read_new()
-    reason = adapter_of(spec.build).root_error(log.lines)
+    reason = adapter_of(spec.build.engine).root_error(log.lines)
     said = reason or f"it gave no reason; its log ends:\n{log.last(_TAIL_LINES)}"
     return EngineFailedError(f"{who} {how} {when}: {said}", where={**where, "reason": reason})
 
@@ -270,7 +270,7 @@ def _command(
     spec: LaunchSpec, argv: tuple[str, ...], *, launcher: str | None, log_path: Path, grace_seconds: float
 ) -> tuple[str, ...]:
     """The engine, or the group of its nodes in its place."""
-    program = adapter_of(spec.build).program(spec.build)
+    program = adapter_of(spec.build.engine).program(spec.build)
     if not spec.nodes:
         return (*program, *argv)
     members = members_of(spec, program=program, launcher=launcher, log_path=log_path.absolute())

@@ -11,14 +11,15 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ropewalk.engines import engine_of
+from ropewalk.engines import Engine, engine_for, engine_of
 from ropewalk.errors import CheckpointError, EngineError
 from ropewalk.inspector.checkpoint import open_checkpoint
 from ropewalk.inspector.records import Inspection
 from ropewalk.planner.records import DeviceShare, Plan
 from ropewalk.planner.rope.versions import RULES, has, parse_version
 from ropewalk.serving.connectivity import reach_checks
-from ropewalk.serving.engines import with_devices
+from ropewalk.serving.engines import adapter_of
+from ropewalk.serving.engines.adapter import Outcome
 from ropewalk.serving.engines.known_flags import known_flags, unknown_flags
 from ropewalk.serving.host.devices import find_devices
 from ropewalk.serving.process.holders import largest_process
@@ -30,6 +31,7 @@ from ropewalk.units import format_bytes
 
 _TOKENIZERS = ("tokenizer.json", "tokenizer.model", "tekken.json", "vocab.json", "tokenizer_config.json")
 _TEMPLATES = ("chat_template.jinja", "chat_template.json")
+_TITLES = {"gguf": "GGUF", "safetensors": "safetensors"}
 _FAILURES = {"memory": "does_not_fit", "flags": "unknown_flag", "port": "port_in_use"}
 # Without these a file of the right format cannot be served; other errors are for the plan to weigh.
 _INCOMPLETE = frozenset({"truncated_payload", "missing_shards", "lfs_pointer", "index_tensor_missing"})
@@ -73,8 +75,12 @@ class _Flight:
         return Path(self.spec.model)
 
     @property
-    def reads_gguf(self) -> bool:
-        return "gguf" in engine_of(self.spec.build.engine).formats
+    def engine(self) -> Engine:
+        return engine_of(self.spec.build.engine)
+
+    @property
+    def is_gguf(self) -> bool:
+        return self.model.suffix == ".gguf" or "safetensors" not in self.engine.formats
 
 
 def preflight(
@@ -101,17 +107,18 @@ def require_passed(items: Sequence[PreflightItem]) -> None:
         raise PreflightError(items)
 
 
-def _checkpoint(flight: _Flight) -> tuple[bool | None, str]:
+def _checkpoint(flight: _Flight) -> Outcome:
     """Whether this engine reads this format, and all of the checkpoint is there."""
-    model, engine = flight.model, flight.spec.build.name
-    if flight.reads_gguf and model.is_dir():
-        return False, _not_gguf(model, engine=flight.spec.build.engine)
-    if not flight.reads_gguf and model.suffix == ".gguf":
-        return False, f"vLLM reads folders of safetensors; serve {model.name} with --engine llama-server"
+    model, engine = flight.model, flight.engine
+    if model.is_dir() and "safetensors" not in engine.formats:
+        return False, _not_gguf(model, engine=engine.name)
+    if model.suffix == ".gguf" and "gguf" not in engine.formats:
+        other = engine_for("gguf")
+        return False, f"{engine.title} reads folders of safetensors; serve {model.name} with --engine {other}"
     if not model.exists():
-        if flight.reads_gguf:
+        if not engine.reads_hub:
             return False, f"{model} does not exist"
-        return None, f"{model} is not on this machine; vLLM will fetch it from the Hub"
+        return None, f"{model} is not on this machine; {engine.title} will fetch it from the Hub"
     if flight.inspection.checkpoint.format == "config":
         return False, f"{model} has a config and no weights"
     broken = [
@@ -119,21 +126,21 @@ def _checkpoint(flight: _Flight) -> tuple[bool | None, str]:
     ]
     if broken:
         return False, broken[0].message
-    return True, f"{engine} reads {'GGUF' if flight.reads_gguf else 'safetensors'}"
+    return True, f"{flight.spec.build.name} reads {_TITLES[engine.formats[0]]}"
 
 
 def _not_gguf(folder: Path, *, engine: str) -> str:
     files = sorted(folder.glob("*.gguf"))
     if files:
         return f"{engine} is given a file, not a folder: {files[0]}"
-    target = folder / f"{folder.resolve().name}-bf16.gguf"
+    target, other = folder / f"{folder.resolve().name}-bf16.gguf", engine_for("safetensors")
     return (
         f"{engine} reads GGUF, and this is a folder of safetensors; convert it with llama.cpp's "
-        f"`python convert_hf_to_gguf.py {folder} --outtype bf16 --outfile {target}`, or use --engine vllm"
+        f"`python convert_hf_to_gguf.py {folder} --outtype bf16 --outfile {target}`, or use --engine {other}"
     )
 
 
-def _flags(flight: _Flight) -> tuple[bool | None, str]:
+def _flags(flight: _Flight) -> Outcome:
     build = flight.spec.build
     known = known_flags(build)
     if known is None:
@@ -144,7 +151,7 @@ def _flags(flight: _Flight) -> tuple[bool | None, str]:
     return True, f"{build.name} {build.version} knows every flag of the command"
 
 
-def _rope(flight: _Flight) -> tuple[bool | None, str]:
+def _rope(flight: _Flight) -> Outcome:
     """Whether this build takes the scaling as the version does that was planned for."""
     rope, build, planned = flight.plan.rope, flight.spec.build, flight.plan.request.engine_version
     if rope.decision == "none" and flight.spec.override_context_len is None:
@@ -158,7 +165,7 @@ def _rope(flight: _Flight) -> tuple[bool | None, str]:
     return True, f"{scaling}, in the words of {build.name} {build.version}"
 
 
-def _memory(flight: _Flight) -> tuple[bool | None, str]:
+def _memory(flight: _Flight) -> Outcome:
     """What is free now against the upper end of the plan, on the device that lacks most."""
     free = {device.id: device.free_bytes for device in find_devices()}
     needs: dict[str, int] = {}
@@ -200,7 +207,7 @@ def _need(share: DeviceShare) -> int:
     return share.total_bytes if share.high_bytes is None else share.high_bytes
 
 
-def _port(flight: _Flight) -> tuple[bool | None, str]:
+def _port(flight: _Flight) -> Outcome:
     spec = flight.spec
     if spec.port == 0:
         return True, "a free port will be taken"
@@ -211,58 +218,14 @@ def _port(flight: _Flight) -> tuple[bool | None, str]:
     return True, f"port {spec.port} on {spec.host} is free"
 
 
-def _devices(flight: _Flight) -> tuple[bool | None, str]:
+def _devices(flight: _Flight) -> Outcome:
     """Whether the engine has the devices of the plan, and can deal the model out to them."""
-    if flight.reads_gguf:
-        return _llama_devices(flight)
-    request, nodes = flight.plan.request, len(flight.spec.nodes) or 1
-    ranks = request.tensor_parallel * request.pipeline_parallel * request.data_parallel
-    if ranks == 1:
-        return True, "one device"
-    heads = flight.inspection.value("num_attention_heads")
-    if isinstance(heads, int) and heads % request.tensor_parallel:
-        return False, f"{heads} attention heads cannot be divided by {request.tensor_parallel}"
-    if flight.spread.executor == "ray":
-        return None, f"{ranks} ranks, for which Ray finds the devices"
-    per_node = ranks // nodes
-    if request.device == "cpu" or flight.spec.build.devices == ("cpu",):
-        return _cores(flight, per_node)
-    here = per_node * (len(nodes_here(flight.spec, flight.spread.launcher)) or 1)
-    gpus = sum(device.kind == "gpu" for device in find_devices())
-    return gpus >= here, f"{_counted(here, 'rank')}{'' if nodes == 1 else ' here'}, {_counted(gpus, 'GPU')}"
+    adapter = adapter_of(flight.engine.name)
+    return adapter.check_devices(flight.plan, flight.spec, flight.inspection, flight.spread)
 
 
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
-def _cores(flight: _Flight, ranks: int) -> tuple[bool | None, str]:
-    """vLLM binds each rank of a node to a NUMA node's cores, unless it is told to bind none."""
-    if flight.spec.env.get("VLLM_CPU_OMP_THREADS_BIND") == "nobind":
-        return True, f"{_counted(ranks, 'rank')}, not bound to cores"
-    places = _numa_nodes()
-    if places is None:
-        return None, f"{_counted(ranks, 'rank')}; the system does not say how many NUMA nodes it has"
-    unbound = "" if places >= ranks else "; --threads N binds none, and gives each N threads"
-    return places >= ranks, f"{_counted(ranks, 'rank')}, {_counted(places, 'NUMA node')}{unbound}"
-
-
-def _llama_devices(flight: _Flight) -> tuple[bool | None, str]:
-    planned = sum(share.device.startswith("gpu") for share in flight.plan.memory.per_device)
-    if not planned:
-        return True, "the plan is for the CPU"
-    found = with_devices(flight.spec.build).devices
-    said = f"{planned} GPUs planned; {flight.spec.build.name} can use {', '.join(found) or 'none'}"
-    return len(found) >= planned, said
-
-
-def _numa_nodes() -> int | None:
-    nodes = list(Path("/sys/devices/system/node").glob("node[0-9]*"))
-    return len(nodes) or None
-
-
-def _tokenizer(flight: _Flight) -> tuple[bool | None, str]:
-    if flight.reads_gguf:
+def _tokenizer(flight: _Flight) -> Outcome:
+    if flight.is_gguf:
         name = _gguf_key(flight.model, "tokenizer.ggml.model")
         return (
             (True, f"in the file ({name})")
@@ -275,9 +238,9 @@ def _tokenizer(flight: _Flight) -> tuple[bool | None, str]:
     return (True, f"{found} beside the weights") if found else (False, f"none of {', '.join(_TOKENIZERS)}")
 
 
-def _template(flight: _Flight) -> tuple[bool | None, str]:
+def _template(flight: _Flight) -> Outcome:
     """A base model has none, and is asked in another form: no mistake, but good to know."""
-    if flight.reads_gguf:
+    if flight.is_gguf:
         found = _gguf_key(flight.model, "tokenizer.chat_template") is not None
     else:
         found = any((flight.model / name).is_file() for name in _TEMPLATES) or _configured(flight.model)
@@ -302,7 +265,7 @@ def _configured(folder: Path) -> bool:
     return isinstance(config, dict) and bool(config.get("chat_template"))
 
 
-_CHECKS: dict[str, Callable[[_Flight], tuple[bool | None, str]]] = {
+_CHECKS: dict[str, Callable[[_Flight], Outcome]] = {
     "checkpoint": _checkpoint,
     "tokenizer": _tokenizer,
     "chat_template": _template,

@@ -10,7 +10,7 @@ import pytest
 
 from ropewalk.errors import EngineMissingError
 from ropewalk.serving.engines import find_engines, pick_engine, with_devices
-from ropewalk.serving.install import LLAMA_CPP_PYTHON_VERSION
+from ropewalk.serving.engines.llama_cpp_python.install import VERSION
 
 OLD = "version: 6123 (0a1b2c3d)\nbuilt with cc (GCC) 13.2.0 for x86_64-linux-gnu"
 NEW = "version: 0.6.0-dev (b11434-0a1b2c3d)"
@@ -23,7 +23,7 @@ def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ROPEWALK_ENGINES", str(tmp_path / "engines"))
     for name in ("ROPEWALK_LLAMA_SERVER", "ROPEWALK_VLLM", "ROPEWALK_LLAMA_CPP_PYTHON"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr("ropewalk.serving.engines.find.util.find_spec", lambda name: None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
 
 
 def program(path: Path, says: str) -> Path:
@@ -75,10 +75,8 @@ def test_a_program_that_is_something_else(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_the_embedded_engine_is_found_without_loading_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "ropewalk.serving.engines.find.util.find_spec", lambda name: object() if name == "xllamacpp" else None
-    )
-    monkeypatch.setattr("ropewalk.serving.engines.find.metadata.version", lambda name: "2026.10.11549")
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: object() if name == "xllamacpp" else None)
+    monkeypatch.setattr("importlib.metadata.version", lambda name: "2026.10.11549")
     build = pick_engine("llama-server")
     assert (build.name, build.engine, build.version) == ("embedded", "llama-server", "2026.10.11549")
     assert build.path == sys.executable
@@ -145,9 +143,7 @@ def test_llama_cpp_python_is_named_or_installed_and_never_picked_unasked(
 ) -> None:
     with pytest.raises(EngineMissingError, match="ROPEWALK_LLAMA_CPP_PYTHON"):
         pick_engine("llama-cpp-python")
-    installed = program(
-        tmp_path / f"engines/llama-cpp-python-{LLAMA_CPP_PYTHON_VERSION}/bin/python", "0.3.36"
-    )
+    installed = program(tmp_path / f"engines/llama-cpp-python-{VERSION}/bin/python", "0.3.36")
     (installed.parent.parent / ".complete").touch()
     assert pick_engine("llama-cpp-python").path == str(installed)
     named = program(tmp_path / "python-with-it", "0.3.37")

@@ -15,6 +15,7 @@ from ropewalk.inspector.records import Inspection
 from ropewalk.measuring.arms import plan_arm
 from ropewalk.planner.machine import Machine
 from ropewalk.planner.records import PlanRequest
+from ropewalk.serving.engines.llama_cpp import find as llama_find
 from ropewalk.serving.host import probe as here_module
 from ropewalk.serving.host.devices import Device
 from ropewalk.serving.host.probe import Host, host_for, machine_of, plan_for_host, probe_host
@@ -60,12 +61,12 @@ def test_the_machine_that_is_planned_for(
 
 def test_gpus_count_only_for_an_engine_that_uses_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(here_module, "find_devices", lambda: (GPU, CPU))
-    monkeypatch.setattr(here_module, "with_devices", lambda build: build)
+    monkeypatch.setattr(llama_find, "with_devices", lambda build: build)
     assert host_for(EMBEDDED).devices == (CPU,)
     assert host_for(VLLM_CPU).devices == (CPU,)
     assert host_for(VLLM).devices == (GPU, CPU)
     assert host_for(None).devices == (GPU, CPU)
-    monkeypatch.setattr(here_module, "with_devices", lambda build: replace(build, devices=("CUDA0",)))
+    monkeypatch.setattr(llama_find, "with_devices", lambda build: replace(build, devices=("CUDA0",)))
     assert host_for(EMBEDDED).devices == (GPU, CPU)
 
 

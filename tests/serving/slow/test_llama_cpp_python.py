@@ -13,7 +13,8 @@ import pytest
 from ropewalk import core
 from ropewalk.errors import EngineFailedError, EngineMissingError
 from ropewalk.serving.engines import launch_spec, pick_engine, with_devices
-from ropewalk.serving.engines.find import _ASK_LIBRARY, run
+from ropewalk.serving.engines.find import run
+from ropewalk.serving.engines.llama_cpp_python.find import ASK_LIBRARY
 from ropewalk.serving.launcher import start
 from ropewalk.serving.live import Watch
 from ropewalk.serving.preflight import preflight
@@ -101,7 +102,7 @@ def test_the_whole_context_is_filled_and_recalled(build: EngineBuild, smollm2: P
 
 
 def test_its_library_names_its_devices(build: EngineBuild) -> None:
-    said = run([build.path, "-I", "-c", _ASK_LIBRARY])
+    said = run([build.path, "-I", "-c", ASK_LIBRARY])
     assert said is not None
     assert "Traceback" not in said
     assert "CPU" not in with_devices(build).devices

@@ -4,20 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from pathlib import Path
+from importlib import import_module
+from typing import Protocol, cast
 
+from ropewalk.engines import engine_of
 from ropewalk.errors import EngineError
 from ropewalk.findings import Finding, by_severity
 from ropewalk.planner.plan import verdict
 from ropewalk.planner.records import Memory, MemoryTerm, Plan
 from ropewalk.planner.terms import CACHES
 from ropewalk.serving.dry_run.answer import EngineAnswer
-from ropewalk.serving.engines import launch_spec, on_gpu
-from ropewalk.serving.engines.llama_cpp.dry_run import ask_llama
-from ropewalk.serving.engines.vllm.dry_run import ask_vllm
-from ropewalk.serving.records import EngineBuild
+from ropewalk.serving.engines import launch_spec
+from ropewalk.serving.records import EngineBuild, LaunchSpec
 from ropewalk.serving.server_report import PrintedTerm
 from ropewalk.units import format_bytes
+
+
+class DryRun(Protocol):
+    """The functions of an engine's module ``dry_run``."""
+
+    def why_not(self, plan: Plan, build: EngineBuild) -> str | None:
+        """Why this build cannot be asked about this plan; None where it can."""
+        ...
+
+    def ask(self, spec: LaunchSpec, plan: Plan) -> EngineAnswer:
+        """The engine's own figures. Raises :class:`EngineError` where it does not answer."""
+        ...
+
+
+def dry_run_of(engine: str) -> DryRun:
+    """The functions that ask an engine."""
+    return cast("DryRun", import_module(f"{engine_of(engine).room}.dry_run"))
 
 
 def confirmed(plan: Plan, answer: EngineAnswer) -> Plan:
@@ -146,9 +163,8 @@ def confirm_plan(plan: Plan, *, build: EngineBuild | None) -> Plan:
     reason = _why_not(plan, build)
     if reason is not None or build is None:
         return _unavailable(plan, reason or "")
-    ask = ask_llama if build.engine == "llama-server" else ask_vllm
     try:
-        answer = ask(launch_spec(plan, build=build), plan)
+        answer = dry_run_of(build.engine).ask(launch_spec(plan, build=build), plan)
     except EngineError as error:
         return _unavailable(plan, error.message)
     return confirmed(plan, answer)
@@ -161,17 +177,9 @@ def _why_not(plan: Plan, build: EngineBuild | None) -> str | None:
         return f"the plan is for version {plan.request.engine_version}, {build.version} is installed"
     if len(plan.memory.per_device) > 1:
         return "it is asked for one device only"
-    if build.engine == "vllm":
-        return "the vLLM that is installed serves on the CPU" if _for_gpu_but_cpu(plan, build) else None
-    if build.name != "embedded":
-        return f"{build.engine} has no option for it; the embedded engine has"
-    if not Path(plan.checkpoint).is_file():
-        return f"{plan.checkpoint} is not a file on this machine"
-    return "the embedded engine serves on the CPU" if on_gpu(plan) else None
-
-
-def _for_gpu_but_cpu(plan: Plan, build: EngineBuild) -> bool:
-    return on_gpu(plan) and build.devices == ("cpu",)
+    if not engine_of(build.engine).answers_dry_run:
+        return f"{build.engine} has no option for it"
+    return dry_run_of(build.engine).why_not(plan, build)
 
 
 def _unavailable(plan: Plan, reason: str) -> Plan:

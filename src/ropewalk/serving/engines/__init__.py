@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from importlib import import_module
+from typing import cast
 
-from ropewalk.engines import EngineName
+from ropewalk.engines import EngineName, engine_of
 from ropewalk.errors import EngineMissingError, UsageError
 from ropewalk.findings import by_severity
 from ropewalk.planner.records import Launch, Plan
 from ropewalk.serving.engines.adapter import Adapter
 from ropewalk.serving.engines.find import find_engines, pick_engine, with_devices
-from ropewalk.serving.engines.llama_cpp import launch as llama_server
-from ropewalk.serving.engines.llama_cpp_python import launch as llama_cpp_python
-from ropewalk.serving.engines.vllm import launch as vllm
 from ropewalk.serving.records import EngineBuild, LaunchSpec
 from ropewalk.serving.topology import SINGLE_NODE, Topology
 
@@ -28,16 +27,10 @@ __all__ = [
     "with_devices",
 ]
 
-_ADAPTERS: dict[str, Adapter] = {
-    "llama-server": llama_server,
-    "vllm": vllm,
-    "llama-cpp-python": llama_cpp_python,
-}
 
-
-def adapter_of(build: EngineBuild) -> Adapter:
+def adapter_of(engine: str) -> Adapter:
     """What only this engine does: its arguments, its client, its log."""
-    return _ADAPTERS[build.engine]
+    return cast("Adapter", import_module(f"{engine_of(engine).room}.launch"))
 
 
 def launch_spec(
@@ -63,7 +56,7 @@ def launch_spec(
             f"the plan is for {plan.request.engine}, the engine is {build.engine}",
             where={"planned": plan.request.engine, "engine": build.engine},
         )
-    adapter = adapter_of(build)
+    adapter = adapter_of(build.engine)
     spec = adapter.launch_spec(
         plan,
         build=build,
@@ -77,7 +70,7 @@ def launch_spec(
 
 def command_of(spec: LaunchSpec) -> str:
     """The command line for a person's shell, quoted."""
-    return adapter_of(spec.build).command_of(spec)
+    return adapter_of(spec.build.engine).command_of(spec)
 
 
 def launch_record(plan: Plan, *, build: EngineBuild | None = None, spread: Topology = SINGLE_NODE) -> Plan:
@@ -88,13 +81,13 @@ def launch_record(plan: Plan, *, build: EngineBuild | None = None, spread: Topol
     engine that nobody serves with, gets no command.
     """
     engine = plan.request.engine
-    if plan.rope.decision == "refuse" or engine == "transformers":
+    if plan.rope.decision == "refuse" or not engine_of(engine).is_served:
         return plan
     build = build or _found(engine)
     if build is None or (build.devices == ("cpu",) and on_gpu(plan)):
         build = EngineBuild(name=engine, engine=engine, version=None, path=engine)
     spec = launch_spec(plan, build=build, spread=spread)
-    more = (one for one in adapter_of(build).launch_findings(plan) if one not in plan.findings)
+    more = (one for one in adapter_of(build.engine).launch_findings(plan) if one not in plan.findings)
     return replace(
         plan,
         launch=Launch(

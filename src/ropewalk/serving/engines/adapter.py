@@ -7,14 +7,17 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from ropewalk.findings import Finding
+from ropewalk.inspector.records import Inspection
 from ropewalk.planner.records import Plan
 from ropewalk.serving.client import ServerClient
 from ropewalk.serving.records import EngineBuild, LaunchSpec
 from ropewalk.serving.topology import Topology
 
+Outcome = tuple[bool | None, str]  # of a check before the start; None where it could not be made
+
 
 class Adapter(Protocol):
-    """One engine; the modules ``llama_server``, ``vllm`` and ``llama_cpp_python`` are its instances."""
+    """The functions of an engine's module ``launch``."""
 
     DEFAULT_PORT: int
     READY_SECONDS: float
@@ -46,6 +49,11 @@ class Adapter(Protocol):
 
     def command_of(self, spec: LaunchSpec) -> str:
         """The command line for a shell."""
+
+    def check_devices(
+        self, plan: Plan, spec: LaunchSpec, inspection: Inspection, spread: Topology
+    ) -> Outcome:
+        """Whether the engine has the devices of the plan here, and can deal the model out to them."""
 
     def client(self, base_url: str, *, model: str) -> ServerClient:
         """A client of a server of this engine that serves ``model``."""

@@ -9,14 +9,11 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ropewalk.serving.engines import adapter_of
-from ropewalk.serving.engines.find import run
-from ropewalk.serving.engines.llama_cpp.embedded_flags import BY_NAME
+from ropewalk.serving.engines.find import finder_of, run
 from ropewalk.serving.records import EngineBuild
 
 _FEWEST = 20  # a help with fewer flags than any server has was not understood
 _FLAG = re.compile(r"(?<![\w-])(--?[A-Za-z][\w-]*)")
-_HELP = {"llama-server": ("--help",), "vllm": ("serve", "--help=all"), "llama-cpp-python": ("--help",)}
-_BY_LAUNCHER = frozenset({"--override-kv"})  # what the launcher does for the embedded engine
 
 
 def known_flags(build: EngineBuild) -> frozenset[str] | None:
@@ -25,12 +22,13 @@ def known_flags(build: EngineBuild) -> frozenset[str] | None:
     vLLM needs ten seconds to say it, so that the answer is kept under the user's cache folder until the
     program changes.
     """
-    if build.name == "embedded":
-        return frozenset(BY_NAME) | _BY_LAUNCHER
+    finder = finder_of(build.engine)
+    if (own := finder.own_flags(build)) is not None:
+        return own
     kept = _kept_at(build)
     if kept.is_file():
         return frozenset(json.loads(kept.read_text()))
-    said = run([*adapter_of(build).program(build), *_HELP[build.engine]]) or ""
+    said = run([*adapter_of(build.engine).program(build), *finder.HELP]) or ""
     flags = flags_in(said.splitlines())
     if len(flags) < _FEWEST:
         return None

@@ -15,7 +15,8 @@ from ropewalk.planner.calibration import Calibration
 from ropewalk.planner.machine import Machine
 from ropewalk.planner.plan import make_plan
 from ropewalk.planner.records import Plan, PlanRequest
-from ropewalk.serving.engines import launch_record, pick_engine, with_devices
+from ropewalk.serving.engines import launch_record, pick_engine
+from ropewalk.serving.engines.find import finder_of
 from ropewalk.serving.host.devices import Device, find_devices
 from ropewalk.serving.records import EngineBuild
 from ropewalk.serving.topology import SINGLE_NODE, Topology
@@ -50,7 +51,7 @@ def host_for(build: EngineBuild | None) -> Host:
     llama.cpp is asked for its devices, which takes a moment; of vLLM the build says it.
     """
     devices = find_devices()
-    if build is not None and len(devices) > 1 and not _uses_gpus(build):
+    if build is not None and len(devices) > 1 and not finder_of(build.engine).uses_gpus(build):
         devices = tuple(device for device in devices if device.kind == "cpu")
     return Host(build, devices)
 
@@ -127,12 +128,6 @@ def _device(request: PlanRequest, here: Host) -> Device | None:
     if first.kind == "cpu" and not engine_of(request.engine).plans_for_cpu and not _serves_on_cpu(here.build):
         return None
     return first
-
-
-def _uses_gpus(build: EngineBuild) -> bool:
-    if build.engine == "vllm":
-        return not _serves_on_cpu(build)
-    return bool(with_devices(build).devices)
 
 
 def _serves_on_cpu(build: EngineBuild | None) -> bool:

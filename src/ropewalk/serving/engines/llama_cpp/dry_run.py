@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import subprocess
+from pathlib import Path
 
 from ropewalk.errors import EngineError
 from ropewalk.planner.records import Plan
 from ropewalk.serving.dry_run.answer import EngineAnswer
+from ropewalk.serving.engines import on_gpu
 from ropewalk.serving.engines.llama_cpp import log as llama_log
 from ropewalk.serving.engines.llama_cpp.launch import without_override
-from ropewalk.serving.records import LaunchSpec
+from ropewalk.serving.records import EngineBuild, LaunchSpec
 from ropewalk.serving.server_report import term_of
 
 NO_PROJECTOR = "/dev/null/ropewalk-asks-for-no-projector"
@@ -17,7 +19,16 @@ _SECONDS = 120.0  # 0.3 s for 135M parameters; a vocabulary of 262,144 takes lon
 _TERMS = ("kv_cache", "state", "output_buffer", "compute_buffer")
 
 
-def ask_llama(spec: LaunchSpec, plan: Plan) -> EngineAnswer:
+def why_not(plan: Plan, build: EngineBuild) -> str | None:
+    """Only the embedded engine can be asked, about a file and the processor."""
+    if build.name != "embedded":
+        return f"{build.engine} has no option for it; the embedded engine has"
+    if not Path(plan.checkpoint).is_file():
+        return f"{plan.checkpoint} is not a file on this machine"
+    return "the embedded engine serves on the CPU" if on_gpu(plan) else None
+
+
+def ask(spec: LaunchSpec, plan: Plan) -> EngineAnswer:
     """Caches, output and compute buffer to 0.01 MiB; the weights are not read, so nothing is said of them.
 
     Where an indexer keeps a cache beside the model's, the lines do not tell which is which: neither is taken.

@@ -13,10 +13,13 @@ from pathlib import Path, PurePath
 
 from ropewalk.errors import UsageError
 from ropewalk.findings import Finding
+from ropewalk.inspector.records import Inspection
 from ropewalk.planner.caches import CacheType, find_cache_type
 from ropewalk.planner.engines.llama_server import CACHE_TYPES
 from ropewalk.planner.engines.llama_slots import resolve_slots
 from ropewalk.planner.records import Plan
+from ropewalk.serving.engines.adapter import Outcome
+from ropewalk.serving.engines.find import with_devices
 from ropewalk.serving.engines.llama_cpp import log as llama_log
 from ropewalk.serving.engines.llama_cpp import rpc as llama_rpc
 from ropewalk.serving.engines.llama_cpp.client import LlamaClient
@@ -146,6 +149,16 @@ def without_override(argv: Sequence[str]) -> tuple[str, ...]:
         return tuple(argv)
     at = argv.index(_OVERRIDE)
     return (*argv[:at], *argv[at + 2 :])
+
+
+def check_devices(plan: Plan, spec: LaunchSpec, inspection: Inspection, spread: Topology) -> Outcome:
+    """Whether the build can use as many GPUs as are planned for."""
+    planned = sum(share.device.startswith("gpu") for share in plan.memory.per_device)
+    if not planned:
+        return True, "the plan is for the CPU"
+    found = with_devices(spec.build).devices
+    said = f"{planned} GPUs planned; {spec.build.name} can use {', '.join(found) or 'none'}"
+    return len(found) >= planned, said
 
 
 def client(base_url: str, *, model: str) -> LlamaClient:

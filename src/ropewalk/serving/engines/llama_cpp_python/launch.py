@@ -46,6 +46,9 @@ _TRACEBACK = "Traceback (most recent call last):"
 _EXCEPTION = re.compile(r"\w*(?:Error|Exception): ")
 
 
+check_devices = llama_server.check_devices
+
+
 def launch_spec(
     plan: Plan,
     *,

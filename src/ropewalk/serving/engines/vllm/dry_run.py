@@ -12,6 +12,7 @@ from typing import Any
 from ropewalk.errors import EngineError
 from ropewalk.planner.records import Plan
 from ropewalk.serving.dry_run.answer import EngineAnswer
+from ropewalk.serving.engines import on_gpu
 from ropewalk.serving.engines.find import interpreter_of
 from ropewalk.serving.engines.vllm.dry_run_child import MARK
 from ropewalk.serving.engines.vllm.launch import SCRUBBED_ENVIRONMENT
@@ -24,7 +25,16 @@ _SECONDS = 600.0  # ten seconds of imports on an idle machine, minutes on a cold
 _TAIL_LINES = 5
 
 
-def ask_vllm(spec: LaunchSpec, plan: Plan) -> EngineAnswer:
+def why_not(plan: Plan, build: EngineBuild) -> str | None:
+    """A plan for GPUs cannot be put to a vLLM for the processor."""
+    return "the vLLM that is installed serves on the CPU" if _for_gpu_but_cpu(plan, build) else None
+
+
+def _for_gpu_but_cpu(plan: Plan, build: EngineBuild) -> bool:
+    return on_gpu(plan) and build.devices == ("cpu",)
+
+
+def ask(spec: LaunchSpec, plan: Plan) -> EngineAnswer:
     """Weights, the pool of blocks, what it holds, and the engine's refusal if it would not start.
 
     Raises :class:`EngineError` where it does not answer: its planning functions are not for others to call,

@@ -16,6 +16,7 @@ from ropewalk.planner.engines.vllm import UTILIZATION_PERCENT, batched_tokens
 from ropewalk.planner.machine import Machine
 from ropewalk.planner.parallel import replica_sequences, world_size
 from ropewalk.planner.records import Plan, PlanRequest
+from ropewalk.serving.engines.vllm import devices as vllm_devices
 from ropewalk.serving.engines.vllm import log as vllm_log
 from ropewalk.serving.engines.vllm import nodes as vllm_nodes
 from ropewalk.serving.engines.vllm.client import VllmClient
@@ -27,6 +28,9 @@ _DRAFT_TOKENS = 4  # vLLM asks for a number; what its own examples start from
 READY_SECONDS = 1800.0  # imports, download, weights, compilation: 106 s for 135M parameters on two cores
 # Each overrules a flag or a check without a word (platforms/cpu.py:323, config/model.py, 0.32.0).
 SCRUBBED_ENVIRONMENT = re.compile(r"VLLM_CPU_KVCACHE_SPACE$|VLLM_ALLOW_LONG_MAX_MODEL_LEN$")
+
+
+check_devices = vllm_devices.check_devices
 
 
 def launch_spec(
