@@ -5,51 +5,43 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ropewalk.planner.balance import balanced
-from ropewalk.planner.engines.rules import EngineRules
+from ropewalk.planner.case import PlanningCase
 from ropewalk.planner.fit import fit_limits
-from ropewalk.planner.machine import Machine
 from ropewalk.planner.parallel import world_size
 from ropewalk.planner.records import Advice, AdviceKind, Fit, PlanRequest
-from ropewalk.planner.shape import ModelShape
 
 _MOST_SEQUENCES_FIRST = frozenset({"replicas"})  # each holds no longer a context than the whole did
 
 
-def advise(
-    shape: ModelShape, request: PlanRequest, machine: Machine, rules: EngineRules, fit: Fit
-) -> tuple[Advice, ...]:
+def advise(case: PlanningCase, fit: Fit) -> tuple[Advice, ...]:
     """The best of each kind of change that holds a longer context or more sequences; none without a
     budget, and for one device."""
-    if fit.usable_bytes is None or world_size(request) == 1:
+    if fit.usable_bytes is None or world_size(case.request) == 1:
         return ()
     best: dict[AdviceKind, Advice] = {}
-    for kind, other in _others(shape, request, machine, rules, fit):
-        if not _brings(shape, other, machine, rules, fit):
+    for kind, other in _others(case, fit):
+        if not _brings(case.asking(other), fit):
             continue
-        row = fit_limits("", shape, other, machine, rules)
-        advice = Advice(kind, _flags(request, other), row.max_context_len, row.max_sequences)
+        row = fit_limits("", case.asking(other))
+        advice = Advice(kind, _flags(case.request, other), row.max_context_len, row.max_sequences)
         have = best.get(kind)
         if have is None or _worth(advice) > _worth(have):
             best[kind] = advice
     return tuple(best.values())
 
 
-def _others(
-    shape: ModelShape, request: PlanRequest, machine: Machine, rules: EngineRules, fit: Fit
-) -> Iterator[tuple[AdviceKind, PlanRequest]]:
-    for kind, other in rules.alternatives(shape, request):
-        yield kind, _moved(shape, other, machine, rules, fit) if kind == "layers" else other
+def _others(case: PlanningCase, fit: Fit) -> Iterator[tuple[AdviceKind, PlanRequest]]:
+    for kind, other in case.alternatives():
+        yield kind, _moved(case.asking(other), fit) if kind == "layers" else other
 
 
-def _moved(
-    shape: ModelShape, request: PlanRequest, machine: Machine, rules: EngineRules, fit: Fit
-) -> PlanRequest:
+def _moved(case: PlanningCase, fit: Fit) -> PlanRequest:
     """The layers moved between stages until no move holds a longer context: the longer it is, the more
     the cache of a layer weighs against embedding and head."""
-    best, length = request, fit.max_context_len or request.context_len
+    best, length = case.request, fit.max_context_len or case.request.context_len
     while True:
-        moved = balanced(shape, best, machine, rules, context_len=length)
-        longer = fit_limits("", shape, moved, machine, rules).max_context_len or 0
+        moved = balanced(case.asking(best), context_len=length)
+        longer = fit_limits("", case.asking(moved)).max_context_len or 0
         if moved == best or longer <= length:
             return moved
         best, length = moved, longer
@@ -60,11 +52,11 @@ def _worth(advice: Advice) -> tuple[int, int]:
     return figures[::-1] if advice.kind in _MOST_SEQUENCES_FIRST else figures
 
 
-def _brings(shape: ModelShape, other: PlanRequest, machine: Machine, rules: EngineRules, fit: Fit) -> bool:
+def _brings(case: PlanningCase, fit: Fit) -> bool:
     """Whether one more token, or one more sequence, would fit."""
-    memory_model = rules.memory_model(shape, other, machine)
-    longer = memory_model.shortfall_bytes((fit.max_context_len or 0) + 1, other.num_sequences) <= 0
-    return longer or memory_model.shortfall_bytes(other.context_len, (fit.max_sequences or 0) + 1) <= 0
+    request, memory_model = case.request, case.memory_model()
+    longer = memory_model.shortfall_bytes((fit.max_context_len or 0) + 1, request.num_sequences) <= 0
+    return longer or memory_model.shortfall_bytes(request.context_len, (fit.max_sequences or 0) + 1) <= 0
 
 
 def _flags(request: PlanRequest, other: PlanRequest) -> tuple[str, ...]:

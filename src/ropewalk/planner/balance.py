@@ -4,22 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ropewalk.planner.engines.rules import EngineRules
-from ropewalk.planner.machine import Machine
+from ropewalk.planner.case import PlanningCase
 from ropewalk.planner.records import PlanRequest
-from ropewalk.planner.shape import ModelShape
 
 
-def balanced(
-    shape: ModelShape, request: PlanRequest, machine: Machine, rules: EngineRules, *, context_len: int
-) -> PlanRequest:
+def balanced(case: PlanningCase, *, context_len: int) -> PlanRequest:
     """The request with the layer partition that leaves the tightest device most at ``context_len``.
 
     One block at a time goes from the tightest stage to the one with the most to spare, as long as that
     helps; with blocks of one size no other partition leaves more. Where all stages together lack memory
     none could help, and the request is left as it is. Needs a budget.
     """
-    best, lacks = request, _by_stage(shape, request, machine, rules, context_len)
+    best, lacks = case.request, _by_stage(case, context_len)
     while len(lacks) > 1 and sum(lack for *_, lack in lacks) <= 0:
         sizes = [last - first for first, last, _ in lacks]
         giver = max(range(len(lacks)), key=lambda stage: lacks[stage][2])
@@ -28,8 +24,8 @@ def balanced(
             break
         sizes[giver] -= 1
         sizes[taker] += 1
-        moved = replace(request, layer_partition=tuple(sizes))
-        then = _by_stage(shape, moved, machine, rules, context_len)
+        moved = replace(case.request, layer_partition=tuple(sizes))
+        then = _by_stage(case.asking(moved), context_len)
         if _order(then) >= _order(lacks):
             break
         best, lacks = moved, then
@@ -41,13 +37,9 @@ def _order(lacks: list[tuple[int, int, int]]) -> list[int]:
     return sorted((lack for *_, lack in lacks), reverse=True)
 
 
-def _by_stage(
-    shape: ModelShape, request: PlanRequest, machine: Machine, rules: EngineRules, context_len: int
-) -> list[tuple[int, int, int]]:
+def _by_stage(case: PlanningCase, context_len: int) -> list[tuple[int, int, int]]:
     """First and last block of each stage, and what its tightest device lacks."""
-    estimated = rules.memory_model(shape, request, machine).estimate_memory(
-        context_len, request.num_sequences
-    )
+    estimated = case.memory_model().estimate_memory(context_len, case.request.num_sequences)
     stages: dict[int, tuple[int, int, int]] = {}
     for device in estimated.devices:
         if device.place is None or device.usable_bytes is None:

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 
-from ropewalk.planner.engines.rules import EngineRules
-from ropewalk.planner.machine import Machine
-from ropewalk.planner.records import FitRow, PlanRequest
-from ropewalk.planner.shape import ModelShape
+from ropewalk.planner.case import PlanningCase
+from ropewalk.planner.records import FitRow
 
 # No engine counts tokens or sequences beyond 32 bits.
 _CEILING = 2**31 - 1
@@ -16,18 +14,17 @@ _CEILING = 2**31 - 1
 Needs = Callable[[int], int]
 
 
-def fit_limits(
-    name: str, shape: ModelShape, request: PlanRequest, machine: Machine, rules: EngineRules
-) -> FitRow:
+def fit_limits(name: str, case: PlanningCase) -> FitRow:
     """The longest context and the most sequences that the request's budget holds, each with the other as
     asked."""
-    memory_model = rules.memory_model(shape, request, machine)
+    request, memory_model = case.request, case.memory_model()
     context_len, num_sequences = request.context_len, request.num_sequences
     max_sequences = largest(
         lambda count: memory_model.shortfall_bytes(context_len, count), 0, guess=num_sequences
     )
-    if max_sequences is not None and rules.MAX_SEQUENCES is not None:
-        max_sequences = min(max_sequences, rules.MAX_SEQUENCES)
+    most = case.rules.MAX_SEQUENCES
+    if max_sequences is not None and most is not None:
+        max_sequences = min(max_sequences, most)
     return FitRow(
         cache_type=name,
         max_context_len=largest(

@@ -7,11 +7,9 @@ from dataclasses import dataclass, replace
 
 from ropewalk.errors import UsageError
 from ropewalk.planner.balance import balanced
-from ropewalk.planner.engines.rules import EngineRules
-from ropewalk.planner.machine import Machine
+from ropewalk.planner.case import PlanningCase
 from ropewalk.planner.parallel import divisors
 from ropewalk.planner.records import Candidate, PlanRequest
-from ropewalk.planner.shape import ModelShape
 from ropewalk.units import format_bytes
 
 _MOST_NODES = 64
@@ -34,24 +32,23 @@ class _Tried:
         return short, self.request.nodes, self.crosses, self.candidate.bytes_per_token or 0
 
 
-def find_nodes(
-    shape: ModelShape, request: PlanRequest, machine: Machine, rules: EngineRules
-) -> tuple[PlanRequest, tuple[Candidate, ...]]:
+def find_nodes(case: PlanningCase) -> tuple[PlanRequest, tuple[Candidate, ...]]:
     """The request for the cheapest cut that holds the target, and what was tried.
 
     Of each number of devices that does not do, the nearest cut; all cuts of the one that does. Where no
     number does, the request is the nearest of all. Raises :class:`UsageError` without a budget and devices
     per node, and for an engine that has no nodes.
     """
+    request = case.request
     if request.memory_bytes is None or request.gpus_per_node is None:
         raise UsageError(
             "a search over nodes needs to know the device: --memory and --gpus-per-node",
             where={"flag": "--fit nodes", "memory_bytes": request.memory_bytes},
         )
-    rules.memory_model(shape, _alone(request), machine)
+    case.asking(_alone(request)).memory_model()
     nearest: list[_Tried] = []
-    for count in range(_fewest_devices(shape, request), _most_devices(request) + 1):
-        tried = sorted(_cuts(shape, request, machine, rules, count), key=lambda one: one.order)
+    for count in range(_fewest_devices(case), _most_devices(request) + 1):
+        tried = sorted(_cuts(case, count), key=lambda one: one.order)
         if not tried:
             continue
         if tried[0].candidate.fits:
@@ -82,8 +79,9 @@ def _alone(request: PlanRequest) -> PlanRequest:
     )
 
 
-def _fewest_devices(shape: ModelShape, request: PlanRequest) -> int:
+def _fewest_devices(case: PlanningCase) -> int:
     """Fewer could not even hold the weights."""
+    shape, request = case.shape, case.request
     largest = max(request.node_memory_bytes, default=request.memory_bytes or 1)
     least = shape.weights.total * 2 // max(2, shape.dtype_bytes) // largest
     return min(max(1, least), _most_devices(request))
@@ -95,10 +93,9 @@ def _most_devices(request: PlanRequest) -> int:
     return min(named * (request.gpus_per_node or 1), _MOST_DEVICES)
 
 
-def _cuts(
-    shape: ModelShape, request: PlanRequest, machine: Machine, rules: EngineRules, count: int
-) -> Iterator[_Tried]:
+def _cuts(case: PlanningCase, count: int) -> Iterator[_Tried]:
     """Every cut of ``count`` devices into shards and stages."""
+    request = case.request
     per_replica, rest = divmod(count, request.data_parallel)
     nodes = _nodes(request, count)
     if rest or nodes is None:
@@ -112,7 +109,7 @@ def _cuts(
             nodes=nodes,
             node_memory_bytes=request.node_memory_bytes[:nodes],
         )
-        yield _try(shape, cut, machine, rules)
+        yield _try(case.asking(cut))
 
 
 def _nodes(request: PlanRequest, count: int) -> int | None:
@@ -121,16 +118,17 @@ def _nodes(request: PlanRequest, count: int) -> int | None:
     return None if count % least else least
 
 
-def _try(shape: ModelShape, cut: PlanRequest, machine: Machine, rules: EngineRules) -> _Tried:
+def _try(case: PlanningCase) -> _Tried:
+    cut = case.request
     try:
-        memory_model = rules.memory_model(shape, cut, machine)
+        memory_model = case.memory_model()
     except UsageError as error:
         return _Tried(cut, _candidate(cut, None, None, error.message), crosses=False)
     lacks = memory_model.shortfall_bytes(cut.context_len, cut.num_sequences)
     if lacks > 0 and cut.pipeline_parallel > 1:
-        cut = balanced(shape, cut, machine, rules, context_len=cut.context_len)
-        lacks = rules.memory_model(shape, cut, machine).shortfall_bytes(cut.context_len, cut.num_sequences)
-    sent = rules.traffic(shape, cut)
+        cut = balanced(case, context_len=cut.context_len)
+        lacks = case.asking(cut).memory_model().shortfall_bytes(cut.context_len, cut.num_sequences)
+    sent = case.asking(cut).traffic()
     reason = f"lacks {format_bytes(lacks)}" if lacks > 0 else "holds the target"
     crosses = any(one.kind == "tensor" and one.between_nodes for one in sent)
     return _Tried(cut, _candidate(cut, lacks, sum(one.bytes_per_token for one in sent), reason), crosses)

@@ -10,9 +10,9 @@ from ropewalk.findings import Finding, by_severity
 from ropewalk.inspector.records import Inspection
 from ropewalk.planner.advice import advise
 from ropewalk.planner.calibration import Calibration
+from ropewalk.planner.case import PlanningCase
 from ropewalk.planner.compute import compute_of, work_of
 from ropewalk.planner.engines import rules_of
-from ropewalk.planner.engines.rules import EngineRules
 from ropewalk.planner.fit import fit_limits
 from ropewalk.planner.machine import Machine
 from ropewalk.planner.model import shape_of
@@ -31,7 +31,6 @@ from ropewalk.planner.records import (
     Traffic,
 )
 from ropewalk.planner.rope.decision import decide_rope
-from ropewalk.planner.shape import ModelShape
 from ropewalk.planner.terms import memory_of
 from ropewalk.units import format_bytes
 
@@ -64,16 +63,13 @@ def make_plan(
     """
     request = _with_budget(request)
     _check(request)
-    rules = rules_of(request.engine)
     shape = shape_of(inspection, draft=draft, projector=projector, mtp=request.mtp)
-    request, candidates = _settled(shape, request, machine, rules)
-    key, value = rules.types_of(shape, request, machine)
-    usable = rules.usable_bytes(request, machine)
-    estimated = rules.memory_model(shape, request, machine).estimate_memory(
-        request.context_len, request.num_sequences
-    )
+    case, candidates = _settled(PlanningCase(shape, request, machine, rules_of(request.engine)))
+    request = case.request
+    key, value = case.types()
+    estimated = case.memory_model().estimate_memory(request.context_len, request.num_sequences)
     memory = memory_of(estimated)
-    fit = _fit(shape, request, machine, rules, memory, usable)
+    fit = _fit(case, memory)
     advice = decide_rope(
         inspection,
         context_len=request.context_len,
@@ -82,9 +78,8 @@ def make_plan(
         arm=request.arm,
         allow_unvalidated=request.allow_unvalidated,
     )
-    advised = advise(shape, request, machine, rules, fit)
-    parallel = _parallel(memory, advised, rules.traffic(shape, request), candidates)
-    findings = [*advice.findings, *rules.findings(shape, request, machine), *verdict(memory, fit)]
+    parallel = _parallel(memory, advise(case, fit), case.traffic(), candidates)
+    findings = [*advice.findings, *case.findings(), *verdict(memory, fit)]
     return Plan(
         request=request,
         checkpoint=inspection.checkpoint.source,
@@ -113,7 +108,7 @@ def prompt_work(
 ) -> tuple[PromptWork, ...]:
     """The work of prompts of these lengths where ``request`` is served; raises as :func:`make_plan` does."""
     shape = shape_of(inspection, mtp=request.mtp)
-    key, value = rules_of(request.engine).types_of(shape, request, machine)
+    key, value = PlanningCase(shape, request, machine, rules_of(request.engine)).types()
     return tuple(work_of(shape, length=length, key=key, value=value) for length in lengths)
 
 
@@ -154,37 +149,28 @@ def _with_budget(request: PlanRequest) -> PlanRequest:
     return replace(request, memory_bytes=min(request.node_memory_bytes))
 
 
-def _settled(
-    shape: ModelShape, request: PlanRequest, machine: Machine, rules: EngineRules
-) -> tuple[PlanRequest, tuple[Candidate, ...]]:
+def _settled(case: PlanningCase) -> tuple[PlanningCase, tuple[Candidate, ...]]:
     """The request as given, or the one that a search found, and what it tried."""
-    if request.fit == "asked":
-        return request, ()
-    return find_nodes(shape, request, machine, rules)
+    if case.request.fit == "asked":
+        return case, ()
+    request, candidates = find_nodes(case)
+    return case.asking(request), candidates
 
 
-def _fit(
-    shape: ModelShape,
-    request: PlanRequest,
-    machine: Machine,
-    rules: EngineRules,
-    memory: Memory,
-    usable: int | None,
-) -> Fit:
+def _fit(case: PlanningCase, memory: Memory) -> Fit:
     """The verdict, and how far the budget reaches in each cache type; all None without a budget."""
+    usable = case.usable_bytes()
     if usable is None:
         return Fit(None, None, None, None, ())
-    asked = fit_limits("asked", shape, request, machine, rules)
-    types = rules.types_of(shape, request, machine)
+    asked = fit_limits("asked", case)
+    types = case.types()
     rows = []
-    for name in rules.FIT_TYPES:
-        other = replace(request, cache_type_k=name, cache_type_v=name)
-        same = rules.types_of(shape, other, machine) == types
-        rows.append(
-            replace(asked, cache_type=name) if same else fit_limits(name, shape, other, machine, rules)
-        )
+    for name in case.rules.FIT_TYPES:
+        other = case.asking(replace(case.request, cache_type_k=name, cache_type_v=name))
+        same = other.types() == types
+        rows.append(replace(asked, cache_type=name) if same else fit_limits(name, other))
     return Fit(
-        budget_bytes=request.memory_bytes,
+        budget_bytes=case.request.memory_bytes,
         fits=all(share.fits is not False for share in memory.per_device),
         max_context_len=asked.max_context_len,
         max_sequences=asked.max_sequences,
