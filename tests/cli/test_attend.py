@@ -30,6 +30,7 @@ def test_without_torch_the_extra_is_named(invoke: Invoke, monkeypatch: pytest.Mo
     assert 'pip install "ropewalk[lab]"' in outcome.err
 
 
+@pytest.mark.extra
 def test_the_page_shows_numbers_and_picture(llama: str, invoke: Invoke) -> None:
     outcome = invoke("attend", llama, "--tokens", IDS, "--layer", "1", "--head", "3")
     assert outcome.status == 0
@@ -40,6 +41,7 @@ def test_the_page_shows_numbers_and_picture(llama: str, invoke: Invoke) -> None:
     assert "✗" not in outcome.out
 
 
+@pytest.mark.extra
 def test_the_record_comes_back(llama: str, invoke: Invoke) -> None:
     outcome = invoke("attend", llama, "--tokens", IDS, "--head", "2", "--json")
     seen = loads(Attention, outcome.out)
@@ -49,6 +51,7 @@ def test_the_record_comes_back(llama: str, invoke: Invoke) -> None:
     assert [sum(row) for row in seen.squares.weights] == pytest.approx([1.0] * 6)
 
 
+@pytest.mark.extra
 def test_the_pictures_go_into_one_file(llama: str, invoke: Invoke, tmp_path: Path) -> None:
     file = tmp_path / "head.html"
     outcome = invoke("attend", llama, "--tokens", IDS, "--layer", "1", "--head", "3", "--html", str(file))
@@ -59,6 +62,7 @@ def test_the_pictures_go_into_one_file(llama: str, invoke: Invoke, tmp_path: Pat
     assert page.count('class="hit"') == 3 * 21  # the cells of the triangle, masked ones are not drawn
 
 
+@pytest.mark.extra
 def test_a_square_that_does_not_fit_is_a_verdict(llama: str, invoke: Invoke) -> None:
     outcome = invoke("attend", llama, "--tokens", IDS, "--memory", "1KiB", "--json")
     assert outcome.status == 1
@@ -74,12 +78,14 @@ def test_a_square_that_does_not_fit_is_a_verdict(llama: str, invoke: Invoke) -> 
         (["--kernels", "--tokens", "1"], "give no prompt"),
     ],
 )
+@pytest.mark.extra
 def test_options_that_exclude_each_other(given: list[str], told: str, llama: str, invoke: Invoke) -> None:
     outcome = invoke("attend", llama, *given)
     assert outcome.status == 2
     assert told in outcome.err
 
 
+@pytest.mark.extra
 def test_kernels_are_a_table(llama: str, invoke: Invoke) -> None:
     outcome = invoke("attend", llama, "--kernels", "--up-to", "512", "--device", "cpu")
     assert outcome.status == 0

@@ -161,11 +161,13 @@ def as_pod(spec: Data) -> Data:
 
 
 @pytest.mark.parametrize("fixture", ["single", "gguf"])
+@pytest.mark.extra
 def test_a_deployment_is_valid(fixture: str, request: pytest.FixtureRequest, validate: Any) -> None:
     for document in documents(request.getfixturevalue(fixture)):
         validate(document)
 
 
+@pytest.mark.extra
 def test_a_group_is_valid(group: Plan, validate: Any) -> None:
     leader_worker_set, service = documents(group)
     LeaderWorkerSet.model_validate(leader_worker_set)
@@ -183,6 +185,7 @@ def test_a_group_is_valid(group: Plan, validate: Any) -> None:
         (("spec", "replica"), 1, "'replica' was unexpected"),
     ],
 )
+@pytest.mark.extra
 def test_a_typing_error_would_be_found(
     single: Plan, path: tuple[str | int, ...], value: object, said: str, validate: Any
 ) -> None:
@@ -203,6 +206,7 @@ def test_a_typing_error_would_be_found(
         (("metadata", "name"), "0-qwen"),
     ],
 )
+@pytest.mark.extra
 def test_a_typing_error_in_a_group_would_be_found(
     group: Plan, path: tuple[str | int, ...], value: object
 ) -> None:
@@ -240,6 +244,7 @@ def strict(schema: Any) -> Any:
     return made
 
 
+@pytest.mark.extra
 def test_a_group_is_valid_by_its_definition(group: Plan, definition: Any) -> None:
     leader_worker_set, _ = documents(group)
     assert list(definition.iter_errors(leader_worker_set)) == []

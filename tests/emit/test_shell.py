@@ -97,10 +97,12 @@ def test_a_name_cannot_leave_the_comment_or_its_quotes(single: Plan, tmp_path: P
 
 
 @pytest.mark.parametrize("fixture", ["single", "group", "gguf"])
+@pytest.mark.extra
 def test_shellcheck_has_nothing_to_say(fixture: str, request: pytest.FixtureRequest) -> None:
     assert shellcheck(emit(request.getfixturevalue(fixture), "shell")) == ""
 
 
+@pytest.mark.extra
 def test_shellcheck_would_say_something(group: Plan) -> None:
     script = emit(group, "shell").replace('--master-addr "$head"', "--master-addr $head")
     assert "SC2086" in shellcheck(script)

@@ -117,6 +117,7 @@ def test_each_machine_knows_its_place(group: Plan, tmp_path: Path, rank: int) ->
 
 
 @pytest.mark.parametrize("fixture", ["single", "group", "gguf"])
+@pytest.mark.extra
 def test_shellcheck_has_nothing_to_say(fixture: str, request: pytest.FixtureRequest) -> None:
     data = task(request.getfixturevalue(fixture))
     for part in (data["run"], data.get("setup", "")):

@@ -20,6 +20,8 @@ from ropewalk.lab.head import Head
 from ropewalk.lab.records import Attention
 from ropewalk.serving.install import engines_dir
 
+pytestmark = pytest.mark.extra
+
 # transformers 5.19.0, attn_implementation="eager", float32, output_attentions, on the checkpoints of tiny.py:
 # the last row of head 3 of layer 1, and row 3 of head 1 of layer 0.
 SEEN = {

@@ -20,6 +20,7 @@ WORDS: dict[str, Any] = {
 }  # fmt: skip
 
 
+@pytest.mark.extra
 def test_a_text_is_told_token_by_token(tmp_path: Path) -> None:
     pytest.importorskip("tokenizers")
     write_json(tmp_path / "tokenizer.json", WORDS)
@@ -28,6 +29,7 @@ def test_a_text_is_told_token_by_token(tmp_path: Path) -> None:
         tokens_of_text(tmp_path, " ")
 
 
+@pytest.mark.extra
 def test_a_tokenizer_that_is_none_or_missing_is_told(tmp_path: Path) -> None:
     pytest.importorskip("tokenizers")
     with pytest.raises(CheckpointError) as caught:

@@ -16,6 +16,8 @@ from ropewalk.lab import timing
 from ropewalk.lab.eager import eager_attention, sdpa_attention
 from ropewalk.lab.forward import visible
 
+pytestmark = pytest.mark.extra
+
 
 @pytest.fixture(scope="module")
 def inspection(tmp_path_factory: pytest.TempPathFactory) -> Inspection:

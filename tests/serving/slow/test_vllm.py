@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +21,12 @@ from ropewalk.inspector.records import Inspection
 from ropewalk.planner.records import Plan
 from ropewalk.serving.engines import launch_spec
 from ropewalk.serving.engines.vllm.client import VllmClient
-from ropewalk.serving.launcher import start
+from ropewalk.serving.launcher import RunningServer, start
 from ropewalk.serving.live import Watch
 from ropewalk.serving.preflight import preflight
 from ropewalk.serving.process.processes import descendants, is_alive
 from ropewalk.serving.records import EngineBuild, LaunchSpec
-from ropewalk.serving.verify import ask_unscaled, verify
+from ropewalk.serving.verify import Probe, ask_unscaled, verify
 
 pytestmark = pytest.mark.slow
 
@@ -38,7 +38,7 @@ def inspection(smollm2_hf: Path) -> Inspection:
     return core.inspect(smollm2_hf)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def planned(vllm: EngineBuild, inspection: Inspection) -> Planned:
     """A plan and its launch, in eager mode on a free port."""
 
@@ -50,72 +50,90 @@ def planned(vllm: EngineBuild, inspection: Inspection) -> Planned:
     return make
 
 
-@pytest.mark.parametrize(
-    ("options", "overrides"),
-    [
-        ({"context_len": 1024}, False),
-        ({"context_len": 16384, "num_sequences": 2, "cache_type_k": "fp8", "cache_type_v": "fp8"}, True),
-    ],
-    ids=["plain", "yarn-fp8"],
-)
-def test_what_was_planned_is_served(
-    options: dict[str, Any], overrides: bool, planned: Planned, tmp_path: Path
-) -> None:
-    plan, spec = planned(**options)
-    assert ("--hf-overrides" in spec.argv) is overrides
-    with start(spec, log_path=tmp_path / "log") as server:
-        client = server.client
-        assert isinstance(client, VllmClient)
-        told, kv = client.cache_config(), plan.memory.kv
-        assert int(told["num_gpu_blocks"]) == kv.num_blocks
-        assert int(told["block_size"]) == kv.block_size
-        assert float(told["kv_cache_max_concurrency"]) == kv.max_concurrency
-        assert int(told["kv_cache_size_tokens"]) == int((kv.max_concurrency or 0) * plan.context_len)
-        cache = server.report.printed("kv_cache")
-        assert cache is not None
-        assert cache.bytes == kv.reserved_bytes
-        assert server.report.context_len == client.context_len() == plan.context_len
-        assert server.report.cells == kv.num_blocks * kv.block_size
-        assert server.report.model_name == "SmolLM2-135M-Instruct"
-        assert server.findings == ()
-        tokens = client.tokenize("The capital of France is", add_special=True, parse_special=False)
-        answer = client.complete(tokens, max_tokens=3, cache_prompt=False, n_probs=5)
-        assert answer.text.strip().startswith("Paris")
-        assert (answer.prompt_tokens, answer.cached_tokens, answer.finish) == (len(tokens), 0, "length")
-        assert answer.top_logprobs[0][0].text == " Paris"
-        prompt = client.apply_template([{"role": "user", "content": "Hi"}])
-        assert prompt is not None
-        assert prompt.endswith("<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n")
-        moment = Watch(server).look()
-        assert moment.load is not None
-        assert (moment.state, moment.load.running, moment.load.kv_share) == ("idle", 0, 0.0)
-        assert moment.load.generated_tokens == 4
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A server that several tests ask, and how it answers without scaling."""
+
+    plan: Plan
+    server: RunningServer
+    unscaled: Probe | None
+
+
+@pytest.fixture(scope="module")
+def plain(planned: Planned, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """1,024 tokens as shipped; the last test that asks it kills it."""
+    plan, spec = planned(context_len=1024)
+    assert "--hf-overrides" not in spec.argv
+    with start(spec, log_path=tmp_path_factory.mktemp("plain") / "log") as server:
         processes = (server.pid, *descendants(server.pid))
-        assert len(processes) >= 3  # server, engine core, worker
+        yield Served(plan, server, None)
+    assert len(processes) >= 3  # server, engine core, worker
     assert not any(map(is_alive, processes))
 
 
-def test_scaling_is_in_effect_and_the_context_holds(
-    planned: Planned, inspection: Inspection, tmp_path: Path
-) -> None:
-    plan, spec = planned(context_len=600, arm="yarn:2", allow_unvalidated=True)
-    unscaled = ask_unscaled(plan, inspection, spec, threads=None, log_path=tmp_path / "log")
-    with start(spec, log_path=tmp_path / "log") as server:
-        seen = verify(server, plan, unscaled=unscaled)
+@pytest.fixture(scope="module")
+def scaled(
+    planned: Planned, inspection: Inspection, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Served]:
+    """Two sequences of 600 tokens with YaRN 2 and a cache of eight bits."""
+    plan, spec = planned(
+        context_len=600, arm="yarn:2", allow_unvalidated=True,
+        num_sequences=2, cache_type_k="fp8", cache_type_v="fp8",
+    )  # fmt: skip
+    assert "--hf-overrides" in spec.argv
+    log_path = tmp_path_factory.mktemp("scaled") / "log"
+    unscaled = ask_unscaled(plan, inspection, spec, threads=None, log_path=log_path)
+    with start(spec, log_path=log_path) as server:
+        yield Served(plan, server, unscaled)
+
+
+@pytest.mark.parametrize("which", ["plain", "scaled"])
+def test_what_was_planned_is_served(which: str, request: pytest.FixtureRequest) -> None:
+    served: Served = request.getfixturevalue(which)
+    plan, server = served.plan, served.server
+    client = server.client
+    assert isinstance(client, VllmClient)
+    told, kv = client.cache_config(), plan.memory.kv
+    assert int(told["num_gpu_blocks"]) == kv.num_blocks
+    assert int(told["block_size"]) == kv.block_size
+    assert float(told["kv_cache_max_concurrency"]) == kv.max_concurrency
+    assert int(told["kv_cache_size_tokens"]) == int((kv.max_concurrency or 0) * plan.context_len)
+    cache = server.report.printed("kv_cache")
+    assert cache is not None
+    assert cache.bytes == kv.reserved_bytes
+    assert server.report.context_len == client.context_len() == plan.context_len
+    assert server.report.cells == kv.num_blocks * kv.block_size
+    assert server.report.model_name == "SmolLM2-135M-Instruct"
+    assert server.findings == ()
+    tokens = client.tokenize("The capital of France is", add_special=True, parse_special=False)
+    answer = client.complete(tokens, max_tokens=3, cache_prompt=False, n_probs=5)
+    assert answer.text.strip().startswith("Paris")
+    assert (answer.prompt_tokens, answer.cached_tokens, answer.finish) == (len(tokens), 0, "length")
+    assert answer.top_logprobs[0][0].text == " Paris"
+    prompt = client.apply_template([{"role": "user", "content": "Hi"}])
+    assert prompt is not None
+    assert prompt.endswith("<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n")
+    moment = Watch(server).look()
+    assert moment.load is not None
+    assert (moment.state, moment.load.running, moment.load.kv_share) == ("idle", 0, 0.0)
+    assert moment.load.generated_tokens == 4
+
+
+def test_scaling_is_in_effect_and_the_context_holds(scaled: Served) -> None:
+    seen = verify(scaled.server, scaled.plan, unscaled=scaled.unscaled)
     assert seen.findings == ()
     assert seen.filled_tokens == 596
     assert seen.rope_difference is not None
     assert seen.rope_difference > 0.2
 
 
-def test_a_worker_that_the_system_kills_ends_the_server(planned: Planned, tmp_path: Path) -> None:
-    _, spec = planned(context_len=1024)
-    with start(spec, log_path=tmp_path / "log") as server:
-        names = {Path(f"/proc/{pid}/comm").read_text().strip(): pid for pid in descendants(server.pid)}
-        os.kill(names["VLLM::Worker"], signal.SIGKILL)
-        assert server.wait(120)
-        with pytest.raises(EngineFailedError, match=r"while it served: Worker proc .* died unexpectedly"):
-            server.require_alive()
+def test_a_worker_that_the_system_kills_ends_the_server(plain: Served) -> None:
+    server = plain.server
+    names = {Path(f"/proc/{pid}/comm").read_text().strip(): pid for pid in descendants(server.pid)}
+    os.kill(names["VLLM::Worker"], signal.SIGKILL)
+    assert server.wait(120)
+    with pytest.raises(EngineFailedError, match=r"while it served: Worker proc .* died unexpectedly"):
+        server.require_alive()
 
 
 def test_too_small_a_cache_is_refused_in_the_engines_own_words(planned: Planned, tmp_path: Path) -> None:
