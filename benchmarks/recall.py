@@ -26,11 +26,12 @@ from ropewalk.measuring import events
 from ropewalk.measuring.compare import paired_recall
 from ropewalk.measuring.measure import MeasureSettings, run_measurement
 from ropewalk.measuring.recall.summary import by_length
+from ropewalk.measuring.records import JUDGED, Trial
 from ropewalk.measuring.store import RunStore
 from ropewalk.serving.client import Completion, ServerClient
 from ropewalk.serving.engines import pick_engine
 from ropewalk.serving.launcher import RunningServer, start
-from ropewalk.serving.records import JUDGED, LaunchSpec, Trial
+from ropewalk.serving.records import LaunchSpec
 
 BAR = 4.0  # times cheaper, in tokens as in time
 

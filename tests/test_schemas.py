@@ -18,11 +18,12 @@ from ropewalk.documents import RunList, ServerList, TensorList
 from ropewalk.inspector.records import Inspection
 from ropewalk.jsonio import schema_of
 from ropewalk.lab.records import Attention, Kernels
+from ropewalk.measuring.records import Measurement
 from ropewalk.measuring.run_pair import RunPair
 from ropewalk.planner.records import Plan
 from ropewalk.planner.rope.table import RopeTable
 from ropewalk.serving.process.detached import DetachedServer
-from ropewalk.serving.records import LaunchSpec, Measurement
+from ropewalk.serving.records import LaunchSpec
 
 FOLDER = Path(__file__).parents[1] / "docs" / "schemas"
 RECORDS: dict[str, type[Any]] = {

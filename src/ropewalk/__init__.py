@@ -40,10 +40,11 @@ if TYPE_CHECKING:
     from ropewalk.inspector.layer_kinds import LayerGroup
     from ropewalk.inspector.records import Fact, Inspection
     from ropewalk.lab.records import Attention
+    from ropewalk.measuring.records import ArmResult, Comparison, Measurement, RecallCell
     from ropewalk.measuring.settings import MeasureSettings
     from ropewalk.planner.records import Fit, Memory, MemoryTerm, Plan, PlanRequest, RopeDecision
     from ropewalk.serving.preflight import PreflightError
-    from ropewalk.serving.records import ArmResult, Comparison, LaunchSpec, Measurement, RecallCell
+    from ropewalk.serving.records import LaunchSpec
     from ropewalk.serving.service import ServeSettings, Service
 
 __all__ = [
@@ -98,10 +99,11 @@ _HOMES = {
     "inspector.layer_kinds": "LayerGroup",
     "inspector.records": "Fact Inspection",
     "lab.records": "Attention",
+    "measuring.records": "ArmResult Comparison Measurement RecallCell",
     "measuring.settings": "MeasureSettings",
     "planner.records": "Fit Memory MemoryTerm Plan PlanRequest RopeDecision",
     "serving.preflight": "PreflightError",
-    "serving.records": "ArmResult Comparison LaunchSpec Measurement RecallCell",
+    "serving.records": "LaunchSpec",
     "serving.service": "ServeSettings Service",
 }
 

@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from ropewalk.inspector.records import Checkpoint, Inspection
     from ropewalk.lab.records import Attention, Kernels
     from ropewalk.measuring.cluster.settings import CampaignSettings
+    from ropewalk.measuring.records import Measurement
     from ropewalk.planner.machine import Machine
     from ropewalk.planner.records import Plan
     from ropewalk.planner.rope.table import RopeTable
-    from ropewalk.serving.records import Measurement
     from ropewalk.serving.service import ServeSettings, Service
 
 Source = str | os.PathLike[str]

@@ -21,6 +21,16 @@ from ropewalk.inspector.records import (
     Inspection,
     WeightBytes,
 )
+from ropewalk.measuring.records import (
+    ArmResult,
+    Comparison,
+    Measurement,
+    MemoryTermSeen,
+    Outcome,
+    PairedRecall,
+    RecallCell,
+    SpeedPoint,
+)
 from ropewalk.measuring.speed_fit import fit_speed
 from ropewalk.planner.records import (
     Compute,
@@ -40,17 +50,7 @@ from ropewalk.planner.records import (
     RopeDecision,
 )
 from ropewalk.planner.rope.table import RopePair, RopeTable
-from ropewalk.serving.records import (
-    ArmResult,
-    Comparison,
-    Machine,
-    Measurement,
-    MemoryTermSeen,
-    Outcome,
-    PairedRecall,
-    RecallCell,
-    SpeedPoint,
-)
+from ropewalk.serving.host.devices import Hardware
 from ropewalk.units import GIB, MIB
 
 LYING = Finding(
@@ -210,7 +210,7 @@ def smollm2_measurement() -> Measurement:
         finished="2026-11-30T16:02:30Z",
         checkpoint="SmolLM2-135M-Instruct.Q4_1.gguf",
         checkpoint_fingerprint="sha256:" + "ab" * 32,
-        machine=Machine("Linux-6.1 x86_64", "Example CPU <2 cores>", 2, 23 * GIB),
+        machine=Hardware("Linux-6.1 x86_64", "Example CPU <2 cores>", 2, 23 * GIB),
         target_len=12288,
         settings={"lengths": [1945, 7885, 11878], "depths": [0.0, 0.25, 0.5, 0.75, 1.0], "seed": 7},
         arms=(

@@ -20,9 +20,9 @@ from ropewalk.errors import EngineMissingError
 from ropewalk.findings import Finding
 from ropewalk.measuring import events
 from ropewalk.measuring.cluster.settings import CampaignSettings
+from ropewalk.measuring.records import Measurement, Trial
 from ropewalk.measuring.settings import MeasureSettings
 from ropewalk.report.progress import MeasureProgress
-from ropewalk.serving.records import Measurement, Trial
 
 RUN = records.smollm2_measurement()
 TRIAL = Trial(

@@ -12,8 +12,8 @@ import pytest
 from tests.cli import records
 from tests.cli.conftest import Invoke
 
+from ropewalk.measuring.records import Trial
 from ropewalk.measuring.store import RunStore
-from ropewalk.serving.records import Trial
 
 RUN = records.smollm2_measurement()
 

@@ -16,12 +16,12 @@ from ropewalk.inspector.records import Inspection
 from ropewalk.measuring.compare import CERTIFYING_TRIALS
 from ropewalk.measuring.recall.statistics import smallest_detectable_drop, sprt, wilson
 from ropewalk.measuring.recall.tasks import TASKS
+from ropewalk.measuring.records import JUDGED
 from ropewalk.planner import weights
 from ropewalk.planner.engines import llama_server, transformers, vllm_estimates
 from ropewalk.planner.machine import Machine
 from ropewalk.planner.model import shape_of
 from ropewalk.planner.records import PlanRequest
-from ropewalk.serving.records import JUDGED
 from ropewalk.units import GIB, MIB
 
 ROOT = Path(__file__).parents[2]

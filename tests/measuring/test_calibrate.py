@@ -13,9 +13,9 @@ from ropewalk.measuring.calibrate import find_calibration, machine_fingerprint
 from ropewalk.measuring.store import RunStore
 from ropewalk.planner.calibration import Calibration
 from ropewalk.planner.records import PlanRequest
-from ropewalk.serving.host.devices import Device
+from ropewalk.serving.host.devices import Device, Hardware
 from ropewalk.serving.host.probe import Host, plan_for_host
-from ropewalk.serving.records import EngineBuild, Machine
+from ropewalk.serving.records import EngineBuild
 
 __all__ = ["bench"]  # the fixture
 CPU = Device("cpu", "cpu", "a processor", 8 * 2**30, 4 * 2**30)
@@ -127,7 +127,7 @@ def test_a_store_of_the_first_version_gains_its_table(tmp_path: Path) -> None:
 
 
 def test_a_machine_is_what_computes_and_not_what_it_runs() -> None:
-    machine = Machine("Linux 6.1", "a processor", 2, 8 * 2**30)
+    machine = Hardware("Linux 6.1", "a processor", 2, 8 * 2**30)
     same = replace(machine, platform="Linux 6.9", memory_bytes=4 * 2**30)
     assert machine_fingerprint(machine) == machine_fingerprint(same)
     assert machine_fingerprint(machine) != machine_fingerprint(replace(machine, cores=4))

@@ -8,8 +8,9 @@ import pytest
 from ropewalk.measuring.assemble import assemble
 from ropewalk.measuring.compare import compare, compare_findings
 from ropewalk.measuring.recall.summary import by_length, cells, speed
+from ropewalk.measuring.records import ArmResult, Comparison, Measurement, Outcome, Trial
 from ropewalk.planner.records import RopeDecision
-from ropewalk.serving.records import ArmResult, Comparison, Machine, Measurement, Outcome, Trial
+from ropewalk.serving.host.devices import Hardware
 
 NONE = RopeDecision("none", None, None, None, None, "as shipped", "gguf")
 UNSCALED = RopeDecision("none", None, None, None, None, "the limit is lifted", "request")
@@ -159,7 +160,7 @@ def test_relative_reach_is_measured_against_the_model_as_shipped() -> None:
     asked = of({900: "#####", 1900: "####."}, {900: "###..", 1900: "###.."}, {900: "#####"})
     frame = Measurement(
         run_id="r", status="finished", created="", finished=None, checkpoint="", checkpoint_fingerprint="",
-        machine=Machine("", "", 1, 1), target_len=12288, settings={}, arms=(), comparison=None,
+        machine=Hardware("", "", 1, 1), target_len=12288, settings={}, arms=(), comparison=None,
     )  # fmt: skip
     arms = assemble(frame, ARMS, [one for own in asked.values() for one in own]).arms
     assert [one.effective_context_relative for one in arms] == [900, None, 900]  # 3 of 5 is 60 % of 5 of 5

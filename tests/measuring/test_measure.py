@@ -19,8 +19,9 @@ from ropewalk.findings import Finding
 from ropewalk.inspector.records import CheckpointFile, Fact, Inspection
 from ropewalk.measuring import events
 from ropewalk.measuring.measure import MeasureSettings, run_measurement
+from ropewalk.measuring.records import ArmResult, Measurement, Outcome
 from ropewalk.measuring.store import RunStore
-from ropewalk.serving.records import ArmResult, EngineBuild, LaunchSpec, Measurement, Outcome
+from ropewalk.serving.records import EngineBuild, LaunchSpec
 from ropewalk.serving.server_report import ServerReport
 
 BUILD = EngineBuild("llama-server", "llama-server", "b11434", "llama-server")

@@ -12,8 +12,9 @@ import pytest
 from ropewalk import jsonio
 from ropewalk.core import inspect
 from ropewalk.measuring.measure import MeasureSettings, run_measurement
+from ropewalk.measuring.records import ArmResult, Measurement, RecallCell
 from ropewalk.measuring.store import RunStore
-from ropewalk.serving.records import ArmResult, EngineBuild, Measurement, RecallCell
+from ropewalk.serving.records import EngineBuild
 
 
 def measure(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from ropewalk.measuring.records import SpeedPoint
 from ropewalk.measuring.speed_fit import fit_speed
 from ropewalk.planner.records import Decode, Prefill, PromptWork
-from ropewalk.serving.records import SpeedPoint
 
 
 def point(length: int, seconds: float) -> SpeedPoint:

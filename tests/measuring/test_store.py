@@ -11,11 +11,12 @@ import pytest
 from ropewalk.errors import RunStoreError
 from ropewalk.measuring import store as module
 from ropewalk.measuring.owner import this_process
+from ropewalk.measuring.records import ArmResult, Measurement, Trial
 from ropewalk.measuring.store import RunStore, trials_csv
 from ropewalk.planner.records import RopeDecision
-from ropewalk.serving.records import ArmResult, Machine, Measurement, Trial
+from ropewalk.serving.host.devices import Hardware
 
-MACHINE = Machine("Linux 6.1 x86_64", "a processor", 2, 8 * 2**30)
+MACHINE = Hardware("Linux 6.1 x86_64", "a processor", 2, 8 * 2**30)
 ROPE = RopeDecision("none", None, None, None, None, "within the trained context", "gguf")
 
 

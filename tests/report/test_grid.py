@@ -8,8 +8,8 @@ import pytest
 from tests.cli import records
 
 from ropewalk.measuring.recall.statistics import wilson
+from ropewalk.measuring.records import RecallCell
 from ropewalk.report.grid import Heatmap, heatmaps, pooled
-from ropewalk.serving.records import RecallCell
 
 
 def grid(*cells: RecallCell) -> Heatmap:

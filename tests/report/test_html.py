@@ -9,12 +9,12 @@ import pytest
 from tests.cli import records
 
 from ropewalk.findings import Finding
+from ropewalk.measuring.records import Measurement
 from ropewalk.planner.records import Decode, Prefill, PromptWork
 from ropewalk.report.html import measurement_html
 from ropewalk.report.markup import Markup, element, join
 from ropewalk.report.speed import planned_curve
 from ropewalk.report.svg import Line, line_plot
-from ropewalk.serving.records import Measurement
 
 _VOID = {"meta"}
 ATTACK = "<script>alert(1)</script>\"'&</style>"

@@ -11,6 +11,7 @@ from tests.report.render import check_page, render
 
 from ropewalk.inspector.layer_kinds import FullAttention, NoCache
 from ropewalk.inspector.records import Fact
+from ropewalk.measuring.records import NodeSeen
 from ropewalk.planner.cache_summary import CacheSummary, cache_summary
 from ropewalk.planner.records import DeviceShare, Plan, Speed
 from ropewalk.report import layers
@@ -19,7 +20,7 @@ from ropewalk.report.inspection import facts_page, inspection_page
 from ropewalk.report.layout import bar, common_unit, in_unit, range_bar
 from ropewalk.report.measurement import measurement_page
 from ropewalk.report.plan import plan_page
-from ropewalk.serving.records import EngineBuild, NodeSeen
+from ropewalk.serving.records import EngineBuild
 from ropewalk.units import GIB, MIB
 
 

@@ -15,10 +15,11 @@ import pytest
 from tests.measuring.fake_llm import FakeServer
 from tests.measuring.test_measure import SMALL, Bench, FakeRunning, gguf_of, outcomes
 
+from ropewalk.measuring.records import Outcome
 from ropewalk.measuring.store import RunStore
 from ropewalk.serving.client import Completion, PromptTooLongError
 from ropewalk.serving.engines.llama_cpp.client import LlamaClient
-from ropewalk.serving.records import LaunchSpec, Outcome
+from ropewalk.serving.records import LaunchSpec
 from ropewalk.serving.server_report import ServerReport
 
 

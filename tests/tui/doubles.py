@@ -17,13 +17,14 @@ from ropewalk.errors import CheckpointMissingError, EngineFailedError, RopewalkE
 from ropewalk.inspector.records import Checkpoint, CheckpointFile
 from ropewalk.inspector.tensors import TensorTable
 from ropewalk.measuring import events
+from ropewalk.measuring.records import Measurement, Trial
 from ropewalk.measuring.store import RunSummary
 from ropewalk.planner.records import Memory, MemoryTerm, Plan, PlanRequest, RankPlace
 from ropewalk.planner.rope.table import RopeTable
-from ropewalk.serving.host.process_memory import Resident
+from ropewalk.serving.host.process_memory import MemorySample, Resident
 from ropewalk.serving.live import Moment
 from ropewalk.serving.preflight import PreflightItem
-from ropewalk.serving.records import EngineBuild, LaunchSpec, Measurement, MemorySample, Trial
+from ropewalk.serving.records import EngineBuild, LaunchSpec
 from ropewalk.serving.server_report import PrintedBuffer, ServerLoad, ServerReport
 from ropewalk.tui import serverrun
 from ropewalk.tui.control import Control

@@ -27,7 +27,7 @@ from ropewalk.cli.runs import store_option
 from ropewalk.errors import UsageError
 from ropewalk.findings import has_error
 from ropewalk.measuring.recall.statistics import BAR_POINT
-from ropewalk.serving.records import JUDGED, Measurement
+from ropewalk.measuring.records import JUDGED, Measurement
 
 if TYPE_CHECKING:
     from ropewalk.engines import EngineName

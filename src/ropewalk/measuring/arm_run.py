@@ -18,6 +18,7 @@ from ropewalk.measuring.recall.prompt import Builder, Prompt, longest_prompt
 from ropewalk.measuring.recall.recall_runner import Answering, RecallRunner
 from ropewalk.measuring.recall.tasks import find_task
 from ropewalk.measuring.recall.vocabulary import Vocabulary, make_frame
+from ropewalk.measuring.records import ArmResult
 from ropewalk.measuring.schedule import Step, depths_of, open_steps
 from ropewalk.measuring.session import Session
 from ropewalk.measuring.settings import within_minutes
@@ -25,8 +26,8 @@ from ropewalk.planner.plan import prompt_work
 from ropewalk.planner.records import Launch
 from ropewalk.serving.engines import command_of, launch_spec
 from ropewalk.serving.host.mappings import mappings
-from ropewalk.serving.host.process_memory import MemorySampler
-from ropewalk.serving.records import ArmResult, LaunchSpec, MemorySample
+from ropewalk.serving.host.process_memory import MemorySample, MemorySampler
+from ropewalk.serving.records import LaunchSpec
 from ropewalk.serving.server_report import ServerReport
 
 UBATCH = 512  # llama.cpp b11434, common/common.h n_ubatch: what is evaluated at once

@@ -9,8 +9,8 @@ from ropewalk.findings import by_severity
 from ropewalk.measuring.compare import compare, compare_findings
 from ropewalk.measuring.recall.statistics import LengthScore, effective_absolute, effective_relative
 from ropewalk.measuring.recall.summary import by_length, cells, speed
+from ropewalk.measuring.records import ArmResult, Measurement, Trial
 from ropewalk.measuring.speed_fit import fit_speed
-from ropewalk.serving.records import ArmResult, Measurement, Trial
 
 
 def assemble(frame: Measurement, arms: Sequence[ArmResult], trials: Sequence[Trial]) -> Measurement:

@@ -12,12 +12,13 @@ from ropewalk import jsonio
 from ropewalk.errors import RunStoreError
 from ropewalk.inspector.records import Inspection
 from ropewalk.measuring.fingerprint import fingerprint
+from ropewalk.measuring.records import ArmResult, Trial
 from ropewalk.measuring.store import RunStore
 from ropewalk.planner.calibration import Calibration, TimedPrompt, calibrate
 from ropewalk.planner.records import PlanRequest
-from ropewalk.serving.host.devices import this_machine
+from ropewalk.serving.host.devices import Hardware, this_machine
 from ropewalk.serving.host.probe import Host, host_device
-from ropewalk.serving.records import ArmResult, EngineBuild, Machine, Trial
+from ropewalk.serving.records import EngineBuild
 from ropewalk.units import format_tokens
 
 # What the speed of one sequence depends on besides its length.
@@ -55,7 +56,7 @@ def key_of(
     *,
     build: EngineBuild,
     device: str,
-    machine: Machine,
+    machine: Hardware,
     checkpoint: str,
     threads: int | None,
 ) -> CalibrationKey:
@@ -78,7 +79,7 @@ def _cuts(request: PlanRequest) -> dict[str, Any]:
     return {name: value for name, value in given.items() if value != getattr(whole, name)}
 
 
-def machine_fingerprint(machine: Machine) -> str:
+def machine_fingerprint(machine: Hardware) -> str:
     """``sha256:...`` over what computes: processor, cores, devices.
 
     Left out: memory and system, which change with a container's limit and an update.

@@ -9,7 +9,7 @@ from ropewalk.findings import Finding
 from ropewalk.measuring.recall.reasoning import has_thought
 from ropewalk.measuring.recall.statistics import LengthScore, mcnemar, smallest_detectable_drop
 from ropewalk.measuring.recall.summary import by_length
-from ropewalk.serving.records import JUDGED, ArmResult, Comparison, PairedRecall, Trial
+from ropewalk.measuring.records import JUDGED, ArmResult, Comparison, PairedRecall, Trial
 
 Trials = Mapping[str, Sequence[Trial]]  # by arm, in the order of the arms
 

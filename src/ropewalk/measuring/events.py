@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ropewalk.serving.records import ArmResult, Measurement, MemorySample, Trial
+from ropewalk.measuring.records import ArmResult, Measurement, Trial
+from ropewalk.serving.host.process_memory import MemorySample
 
 
 @dataclass(frozen=True, slots=True)

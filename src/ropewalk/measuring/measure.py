@@ -18,12 +18,13 @@ from ropewalk.measuring.calibrate import calibration_of, key_of
 from ropewalk.measuring.events import Event, RunEnded, RunStarted
 from ropewalk.measuring.fingerprint import fingerprint
 from ropewalk.measuring.pace import pace_of
+from ropewalk.measuring.records import Measurement, RunStatus, Trial
 from ropewalk.measuring.session import OnEvent, Session, settings_data
 from ropewalk.measuring.settings import MeasureSettings, default_lengths
 from ropewalk.measuring.store import RunStore
 from ropewalk.serving.host.devices import this_machine
 from ropewalk.serving.host.probe import Host, host_device, host_for
-from ropewalk.serving.records import EngineBuild, LaunchSpec, Measurement, RunStatus, Trial
+from ropewalk.serving.records import EngineBuild, LaunchSpec
 
 __all__ = ["MeasureSettings", "run_measurement"]
 

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ropewalk.inspector.records import Inspection
+from ropewalk.measuring.records import MemoryTermSeen
 from ropewalk.planner.records import Memory, MemoryTerm
 from ropewalk.serving.host.mappings import Region, largest_anonymous, resident_of_files
-from ropewalk.serving.records import MemorySample, MemoryTermSeen
+from ropewalk.serving.host.process_memory import MemorySample
 from ropewalk.serving.server_report import ServerReport
 from ropewalk.units import MIB
 

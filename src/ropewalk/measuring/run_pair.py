@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ropewalk.measuring.compare import paired_recall
-from ropewalk.serving.records import Measurement, PairedRecall, RecallCell, Trial
+from ropewalk.measuring.records import Measurement, PairedRecall, RecallCell, Trial
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ from ropewalk.measuring.pace import Pace
 from ropewalk.measuring.recall.prompt import longest_prompt
 from ropewalk.measuring.recall.statistics import sprt
 from ropewalk.measuring.recall.tasks import Task, find_task
+from ropewalk.measuring.records import JUDGED, Trial
 from ropewalk.measuring.settings import TAIL_TOKENS, MeasureSettings
-from ropewalk.serving.records import JUDGED, Trial
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,10 +12,11 @@ from ropewalk.inspector.records import Inspection
 from ropewalk.measuring.arms import Arm, own_lengths
 from ropewalk.measuring.events import ArmEnded, Event, GridChosen, Progress, TrialEnded
 from ropewalk.measuring.pace import Pace
+from ropewalk.measuring.records import ArmResult, Measurement, Trial
 from ropewalk.measuring.schedule import Step, open_steps, served, tokens_asked
 from ropewalk.measuring.settings import MeasureSettings
 from ropewalk.measuring.store import RunStore
-from ropewalk.serving.records import ArmResult, EngineBuild, Measurement, Trial
+from ropewalk.serving.records import EngineBuild
 
 OnEvent = Callable[[Event], None]
 

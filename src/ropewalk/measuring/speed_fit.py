@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ropewalk.measuring.records import SpeedFit, SpeedPoint
 from ropewalk.planner.least_squares import nonnegative
 from ropewalk.planner.records import PromptWork
-from ropewalk.serving.records import SpeedFit, SpeedPoint
 
 _LEAST_LENGTHS = 3  # as many as the curve has parts
 

@@ -23,8 +23,8 @@ from ropewalk import jsonio
 from ropewalk.errors import RunMissingError, RunStoreError
 from ropewalk.measuring.assemble import assemble
 from ropewalk.measuring.owner import Owner, this_process
+from ropewalk.measuring.records import ArmResult, Measurement, RunStatus, Trial
 from ropewalk.planner.calibration import Calibration
-from ropewalk.serving.records import ArmResult, Measurement, RunStatus, Trial
 
 LOCK_SECONDS = 5.0
 Row = tuple[Any, ...]

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ropewalk.measuring.recall.statistics import wilson
+from ropewalk.measuring.records import JUDGED, ArmResult, Measurement, PairedRecall, RecallCell
 from ropewalk.report.layout import in_unit
-from ropewalk.serving.records import JUDGED, ArmResult, Measurement, MemorySample, PairedRecall, RecallCell
+from ropewalk.serving.host.process_memory import MemorySample
 
 _HEIGHTS = "▁▂▃▄▅▆▇"
 

@@ -7,6 +7,7 @@ from importlib.resources import files
 
 from ropewalk._version import __version__
 from ropewalk.findings import Finding, by_severity
+from ropewalk.measuring.records import ArmResult, Comparison, Measurement, SpeedPoint
 from ropewalk.report.command import fold
 from ropewalk.report.grid import (
     MOMENTS,
@@ -22,7 +23,6 @@ from ropewalk.report.markup import Markup, element, join
 from ropewalk.report.plan import describe_rope, term_name
 from ropewalk.report.speed import FIT_HEADS, fit_rows, planned_curve, rate_curve
 from ropewalk.report.svg import Line, heatmap_svg, kind_of, legend_shape, line_plot, pair_bar, symbol_of
-from ropewalk.serving.records import ArmResult, Comparison, Measurement, SpeedPoint
 from ropewalk.units import format_bytes, format_seconds, format_tokens
 
 _COMMAND_WIDTH = 110

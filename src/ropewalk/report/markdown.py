@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from ropewalk.measuring.records import Measurement
 from ropewalk.report.command import fold
 from ropewalk.report.grid import Heatmap, Strip, arm_name, heatmaps, pooled
 from ropewalk.report.layout import short_name
-from ropewalk.serving.records import Measurement
 from ropewalk.units import format_bytes, format_tokens
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|!])")

@@ -8,6 +8,7 @@ from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.text import Text
 
+from ropewalk.measuring.records import ArmResult, Measurement, PairedRecall
 from ropewalk.report.grid import (
     MOMENTS,
     Heatmap,
@@ -23,7 +24,7 @@ from ropewalk.report.grid import (
 from ropewalk.report.layout import Parts, columns, common_unit, findings_block, in_unit, labelled, short_name
 from ropewalk.report.plan import term_name
 from ropewalk.report.speed import FIT_HEADS, fit_rows
-from ropewalk.serving.records import ArmResult, Machine, Measurement, PairedRecall
+from ropewalk.serving.host.devices import Hardware
 from ropewalk.units import format_bytes, format_seconds, format_tokens
 
 _LENGTH_WIDTH = 7
@@ -90,7 +91,7 @@ def _heading(measurement: Measurement) -> Iterator[Row]:
     yield "for", f"{format_tokens(measurement.target_len)} tokens"
 
 
-def _machine(machine: Machine) -> Iterator[str]:
+def _machine(machine: Hardware) -> Iterator[str]:
     yield f"{machine.cpu}, {machine.cores} cores"
     yield format_bytes(machine.memory_bytes)
     yield from machine.devices

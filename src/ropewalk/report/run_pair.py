@@ -8,11 +8,11 @@ from dataclasses import replace
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from ropewalk.measuring.records import ArmResult, Measurement, PairedRecall
 from ropewalk.measuring.run_pair import Difference, RunPair
 from ropewalk.report.grid import heatmaps, lengths_of_speed
 from ropewalk.report.layout import Parts, columns, labelled, short_name
 from ropewalk.report.measurement import HeatmapText, pairs_table, reach_table, speed_table
-from ropewalk.serving.records import ArmResult, Measurement, PairedRecall
 
 _FINGERPRINT = len("sha256:") + 12
 Row = tuple[str, RenderableType]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ropewalk.serving.records import ArmResult, SpeedFit
+from ropewalk.measuring.records import ArmResult, SpeedFit
 from ropewalk.units import format_tokens
 
 _STEPS = 40

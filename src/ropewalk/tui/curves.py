@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from ropewalk.measuring.pace import pace_of
 from ropewalk.measuring.recall.summary import speed
+from ropewalk.measuring.records import SpeedPoint
 from ropewalk.planner.records import Compute, Plan
 from ropewalk.report.layout import common_unit
-from ropewalk.serving.records import SpeedPoint
 from ropewalk.tui.plotting import Level, Series, axis_over
 from ropewalk.tui.runview import ArmView, RunView
 from ropewalk.tui.widgets.plot import Figure

@@ -8,7 +8,8 @@ from typing import Any
 
 from ropewalk.measuring import events
 from ropewalk.measuring.recall.summary import cells
-from ropewalk.serving.records import ArmResult, Measurement, MemorySample, RecallCell, RunStatus, Trial
+from ropewalk.measuring.records import ArmResult, Measurement, RecallCell, RunStatus, Trial
+from ropewalk.serving.host.process_memory import MemorySample
 
 Key = tuple[str, str, int, float]  # arm, task, length, depth
 

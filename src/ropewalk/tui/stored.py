@@ -11,11 +11,11 @@ from ropewalk import core
 from ropewalk.tui.state import Opened
 
 if TYPE_CHECKING:
+    from ropewalk.measuring.records import Measurement, Trial
     from ropewalk.measuring.store import RunStore, RunSummary
     from ropewalk.planner.calibration import Calibration
     from ropewalk.planner.records import PlanRequest
     from ropewalk.serving.host.probe import Host
-    from ropewalk.serving.records import Measurement, Trial
     from ropewalk.tui.control import Control
 
 

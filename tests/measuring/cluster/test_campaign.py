@@ -19,8 +19,8 @@ from ropewalk.measuring.cluster import node
 from ropewalk.measuring.cluster.campaign import node_findings, planned_build, run_campaign
 from ropewalk.measuring.cluster.settings import CampaignSettings, Needs
 from ropewalk.measuring.measure import MeasureSettings, run_measurement
+from ropewalk.measuring.records import ArmResult, Measurement, Trial
 from ropewalk.measuring.store import RunStore
-from ropewalk.serving.records import ArmResult, Measurement, Trial
 
 TWO = ("shipped", "yarn:1.5")
 CLUSTER = CampaignSettings("ray://head:10001", whole_nodes=True)

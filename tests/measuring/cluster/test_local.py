@@ -20,10 +20,10 @@ from ropewalk.measuring.cluster.campaign import run_campaign
 from ropewalk.measuring.cluster.local import LocalBackend
 from ropewalk.measuring.cluster.settings import CampaignSettings, Needs
 from ropewalk.measuring.measure import MeasureSettings
+from ropewalk.measuring.records import Measurement
 from ropewalk.measuring.store import RunStore
 from ropewalk.serving.engines import pick_engine
 from ropewalk.serving.process.processes import descendants, is_alive
-from ropewalk.serving.records import Measurement
 
 NEEDS = Needs(whole_node=True)
 ENGINE = """#!/bin/sh

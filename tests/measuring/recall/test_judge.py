@@ -5,8 +5,8 @@ import pytest
 from ropewalk.measuring.recall.judge import judge, normalise, score
 from ropewalk.measuring.recall.prompt import Prompt
 from ropewalk.measuring.recall.tasks import TASKS, Question
+from ropewalk.measuring.records import Outcome
 from ropewalk.serving.client import Completion
-from ropewalk.serving.records import Outcome
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,11 @@ from ropewalk.measuring.arm_run import Server
 from ropewalk.measuring.measure import MeasureSettings, run_measurement
 from ropewalk.measuring.recall.statistics import wilson
 from ropewalk.measuring.recall.summary import by_length
+from ropewalk.measuring.records import Measurement, Trial
 from ropewalk.measuring.store import RunStore
 from ropewalk.serving.install import engines_dir
 from ropewalk.serving.launcher import start
-from ropewalk.serving.records import EngineBuild, LaunchSpec, Measurement, Trial
+from ropewalk.serving.records import EngineBuild, LaunchSpec
 
 pytestmark = pytest.mark.slow
 

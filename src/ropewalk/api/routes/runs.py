@@ -22,10 +22,10 @@ from ropewalk.documents import RunList
 from ropewalk.errors import RunActiveError, UsageError
 from ropewalk.jsonio import dumps, from_data
 from ropewalk.measuring.events import RunEnded
+from ropewalk.measuring.records import Measurement
 from ropewalk.measuring.settings import MeasureSettings
 from ropewalk.measuring.store import RunStore
 from ropewalk.planner.records import PlanRequest
-from ropewalk.serving.records import Measurement
 
 router = APIRouter(tags=["Measure"])
 _HAYSTACKS = ("prose", "noise")

@@ -24,10 +24,11 @@ from ropewalk.measuring.arm_run import Server, StartServer
 from ropewalk.measuring.cluster.tasks import Task, TaskRecord
 from ropewalk.measuring.fingerprint import fingerprint
 from ropewalk.measuring.measure import MeasureSettings, run_measurement
+from ropewalk.measuring.records import NodeSeen
 from ropewalk.measuring.store import RunStore
 from ropewalk.serving.engines import pick_engine
 from ropewalk.serving.host.devices import this_machine
-from ropewalk.serving.records import LaunchSpec, NodeSeen
+from ropewalk.serving.records import LaunchSpec
 from ropewalk.units import KIB
 
 LOG_BYTES = 256 * KIB  # of a server's log, its end: what a person reads after a failure

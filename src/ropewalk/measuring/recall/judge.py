@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from ropewalk.measuring.recall.prompt import Prompt
 from ropewalk.measuring.recall.reasoning import after_thinking
 from ropewalk.measuring.recall.tasks import Task
+from ropewalk.measuring.records import Outcome
 from ropewalk.serving.client import Completion
-from ropewalk.serving.records import Outcome
 
 _GROUPED = re.compile(r"(?<!\d)\d{1,3}(?:[,'’\u202f]\d{3})+(?!\d)")  # thousands separators
 _DECLINES = re.compile(

@@ -13,8 +13,8 @@ from ropewalk.measuring.recall.judge import Verdict, judge
 from ropewalk.measuring.recall.prompt import Builder, Prompt
 from ropewalk.measuring.recall.tasks import Task
 from ropewalk.measuring.recall.vocabulary import Tokenizing
+from ropewalk.measuring.records import Trial
 from ropewalk.serving.client import Completion, PromptTooLongError
-from ropewalk.serving.records import Trial
 
 
 class Answering(Tokenizing, Protocol):

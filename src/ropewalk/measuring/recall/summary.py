@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from ropewalk.measuring.recall.statistics import LengthScore, wilson
-from ropewalk.serving.records import JUDGED, RecallCell, SpeedPoint, Trial
+from ropewalk.measuring.records import JUDGED, RecallCell, SpeedPoint, Trial
 
 
 def cells(trials: Iterable[Trial]) -> tuple[RecallCell, ...]:

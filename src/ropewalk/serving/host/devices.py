@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Literal
 
 from ropewalk.serving.host.cgroups import memory_limits
-from ropewalk.serving.records import Machine
 from ropewalk.units import KIB, MIB, format_gib
 
 _ROOT = Path("/")
@@ -35,6 +34,17 @@ class Device:
     free_bytes: int | None
 
 
+@dataclass(frozen=True, slots=True)
+class Hardware:
+    """Where it was measured."""
+
+    platform: str
+    cpu: str
+    cores: int
+    memory_bytes: int
+    devices: tuple[str, ...] = ()
+
+
 def find_devices(root: Path = _ROOT) -> tuple[Device, ...]:
     """GPUs first, then the processor with the memory of the host."""
     return (*_nvidia(), _cpu(root))
@@ -49,10 +59,10 @@ def find_device(name: str) -> Device | None:
     return next((device for device in devices if device.id == wanted), None)
 
 
-def this_machine() -> Machine:
+def this_machine() -> Hardware:
     """Where a measurement is made."""
     total, _ = _host_memory(_ROOT)
-    return Machine(
+    return Hardware(
         platform=f"{platform.system()} {platform.release()} {platform.machine()}",
         cpu=_cpu_name(_ROOT),
         cores=_cores(),

@@ -16,7 +16,6 @@ from typing import Self
 
 from ropewalk.serving.host.devices import gpu_bytes
 from ropewalk.serving.process.processes import descendants
-from ropewalk.serving.records import MemorySample
 
 SAMPLE_SECONDS = 0.2
 _REST = 9  # a walk over the pages of a large server takes long and holds it up: a tenth of the time at most
@@ -32,6 +31,21 @@ class Resident:
 
     anon_bytes: int
     file_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class MemorySample:
+    """Memory of the server's process tree at one moment, anonymous and file-backed apart.
+
+    ``gpu_bytes`` is what the driver counts for it on NVIDIA devices, at the named moments; None where it does
+    not tell.
+    """
+
+    moment: str  # "loaded", "ubatch", "longest", or "t=12.3" while it fills
+    anon_bytes: int
+    file_bytes: int
+    seconds: float
+    gpu_bytes: int | None = None
 
 
 def resident(pid: int) -> Resident | None:

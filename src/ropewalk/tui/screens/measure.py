@@ -16,9 +16,9 @@ from textual.widgets import Static
 
 from ropewalk.errors import RopewalkError, UsageError
 from ropewalk.measuring import events
+from ropewalk.measuring.records import Measurement, Trial
 from ropewalk.planner.records import PlanRequest
 from ropewalk.report.layout import bar
-from ropewalk.serving.records import Measurement, Trial
 from ropewalk.tui.control import Control, Held
 from ropewalk.tui.curves import arm_key, memory_figure, prefill_figure
 from ropewalk.tui.runview import RunView, stored_view

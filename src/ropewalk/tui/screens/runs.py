@@ -15,9 +15,9 @@ from textual.widgets import Input, Static
 from textual.worker import get_current_worker
 
 from ropewalk.errors import RopewalkError
+from ropewalk.measuring.records import Measurement
 from ropewalk.measuring.store import RunSummary
 from ropewalk.report.measurement import measurement_page
-from ropewalk.serving.records import Measurement
 from ropewalk.tui.compare import compare_page
 from ropewalk.tui.screens.ask import AskSheet
 from ropewalk.tui.screens.base import RecordScreen

@@ -11,8 +11,8 @@ from textual.content import Content
 from textual.message import Message
 from textual.widget import Widget
 
+from ropewalk.measuring.records import RecallCell
 from ropewalk.report.grid import MARKS, PARTIAL, mark_of
-from ropewalk.serving.records import RecallCell
 from ropewalk.tui.runview import ArmView, Key, RunView
 from ropewalk.tui.style import stylesheet
 from ropewalk.units import format_tokens, format_tokens_short

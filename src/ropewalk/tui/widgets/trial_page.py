@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from textual.content import Content
 
+from ropewalk.measuring.records import Trial
 from ropewalk.report.grid import MARKS
-from ropewalk.serving.records import Trial
 from ropewalk.tui.stored import Asked
 from ropewalk.tui.text import clean
 from ropewalk.tui.widgets.heatmap import STYLES
