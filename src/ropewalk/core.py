@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ropewalk.engines import engine_for
-from ropewalk.errors import EngineMissingError, UsageError
+from ropewalk.errors import CheckpointError, EngineMissingError, UsageError
 
 if TYPE_CHECKING:
     from ropewalk.checking import CheckResult
@@ -136,23 +136,39 @@ def check(
     """Judge a ``vllm serve`` or ``llama-server`` command line: what it comes to, what is wrong, its repair.
 
     ``command`` is its words, or one string as typed into a shell. Without ``checkpoint`` the command's own
-    model is read where that is on this machine. ``engine_version`` is the version whose rules apply,
-    ``machine`` what is known of the devices. Nothing is started. Raises :class:`CheckpointError`, and
-    :class:`UsageError` for a command that starts neither engine.
+    model is read, from this machine or the Hub; where it cannot be, the verdict is open.
+    ``engine_version`` is the version whose rules apply, ``machine`` what is known of the devices. Nothing is
+    started. Raises :class:`CheckpointError` for a checkpoint that is named or here and cannot be read, and
+    :class:`UsageError` for a command that starts no engine.
     """
-    from ropewalk.checking import check_command, model_source
+    from ropewalk.checking import check_command
     from ropewalk.planner.machine import Machine
 
     words = (command,) if isinstance(command, str) else command
-    if checkpoint is None:
-        source = model_source(words)
-        checkpoint = source if source and os.path.exists(source) else None
+    inspection, unread = _served_model(words) if checkpoint is None else (_inspection(checkpoint), None)
     return check_command(
         words,
-        inspection=None if checkpoint is None else _inspection(checkpoint),
+        inspection=inspection,
         engine_version=engine_version,
         machine=machine or Machine(),
+        unread=unread,
     )
+
+
+def _served_model(words: Sequence[str]) -> tuple[Inspection | None, str | None]:
+    """What a command serves, or why it could not be read."""
+    from ropewalk.checking import model_source
+
+    source = model_source(words)
+    if source is None:
+        return None, "it is named inside a container, or not at all"
+    source = os.path.expandvars(os.path.expanduser(source))
+    try:
+        return inspect(source), None
+    except CheckpointError as error:
+        if os.path.lexists(source):
+            raise
+        return None, error.message
 
 
 def read_log(
@@ -167,17 +183,15 @@ def read_log(
     command's own model is read where that is on this machine. Raises :class:`CheckpointError`, and
     :class:`UsageError` for a file that is no such log.
     """
-    from ropewalk.checking import model_source
     from ropewalk.checking.foreign_log import open_log
     from ropewalk.checking.log_report import log_report
 
     log = open_log(Path(path))
     given = (command,) if isinstance(command, str) else command
     words = given or log.command
-    if checkpoint is None and words:
-        source = model_source(words)
-        checkpoint = source if source and os.path.exists(source) else None
     inspection = None if checkpoint is None else _inspection(checkpoint)
+    if inspection is None and words:
+        inspection, _ = _served_model(words)
     return log_report(log, path=str(path), command=given, inspection=inspection)
 
 

@@ -169,6 +169,7 @@ LLAMA_CPP_PYTHON = Engine(
     formats=("gguf",),
     rules="ropewalk.planner.engines.llama_cpp_python",
     room="ropewalk.serving.engines.llama_cpp_python",
+    checker="ropewalk.checking.llama_cpp_python_check",
     rope=_LLAMA_CPP_ROPE,
     plans_for_cpu=True,
     variable="ROPEWALK_LLAMA_CPP_PYTHON",

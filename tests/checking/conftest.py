@@ -17,7 +17,9 @@ from ropewalk.inspector.records import (
     Inspection,
     Source,
 )
+from ropewalk.planner.machine import Machine
 
+ROOMY = Machine(memory_bytes=1 << 44)  # so that memory is judged, and never what is wrong
 MakeCheckpoint = Callable[..., Inspection]
 Layers = Sequence[tuple[int, int, int, int | None]]  # number, KV heads, head dim, window
 

@@ -79,11 +79,11 @@ def test_the_llama_images() -> None:
         ("llama-cli -m x.gguf", "llama-cli"),
         ("vllm bench serve", "vllm bench"),
         ("python serve.py", "python serve.py"),
-        ("python -m llama_cpp.server --model x", "llama_cpp.server"),
+        ("python -m llama_cpp.other --model x", "llama_cpp.other"),
         ("docker run --frobnicate x vllm/vllm-openai --model y", "--frobnicate"),
         ("docker run python:3.11 vllm serve x", "python:3.11"),
         ("docker run ghcr.io/ggml-org/llama.cpp:full --run -m x", "--server"),
-        ("vllm serve x && echo done", "&&"),
+        ("vllm serve x && vllm serve y", "2 servers"),
         ("vllm serve 'x", "quot"),
         ("CUDA_VISIBLE_DEVICES=0", "no command"),
     ],
@@ -92,3 +92,76 @@ def test_what_is_not_judged_says_so(text: str, told: str) -> None:
     with pytest.raises(UsageError) as caught:
         read_command([text])
     assert told in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "engine", "arguments"),
+    [
+        ("numactl --cpunodebind=0 -m 0 llama-server -m x.gguf", "llama-server", ("-m", "x.gguf")),
+        ("uv run --with vllm vllm serve m", "vllm", ("m",)),
+        ("uvx --from vllm vllm serve m", "vllm", ("m",)),
+        ("sudo -u llm taskset -c 0-7 nice -n 5 llama-server -c 1", "llama-server", ("-c", "1")),
+        ("nohup vllm serve m > vllm.log 2>&1 &", "vllm", ("m",)),
+        ("vllm serve m &> log", "vllm", ("m",)),
+        ("cd /srv && source venv/bin/activate && vllm serve m | tee log", "vllm", ("m",)),
+        ("bash -c 'exec vllm serve m --port 1'", "vllm", ("m", "--port", "1")),
+        ("ExecStart=-/usr/bin/llama-server -m x.gguf", "llama-server", ("-m", "x.gguf")),
+        ("[Service]\nExecStart=/usr/bin/llama-server \\\n  -m x.gguf", "llama-server", ("-m", "x.gguf")),
+        ("llama-server -m x.gguf  # a note\n  -c 4096", "llama-server", ("-m", "x.gguf", "-c", "4096")),
+        ("C:\\llama\\llama-server.exe -m C:\\models\\x.gguf", "llama-server", ("-m", "C:\\models\\x.gguf")),
+        ('vllm serve m --hf-overrides={"a":{"b":1}}', "vllm", ("m", '--hf-overrides={"a":{"b":1}}')),
+        ("timeout 1h vllm serve m", "vllm", ("m",)),
+        ("python3 -m llama_cpp.server --model x", "llama-cpp-python", ("--model", "x")),
+    ],
+)
+def test_commands_as_people_have_them(text: str, engine: str, arguments: tuple[str, ...]) -> None:
+    command = read_command([text])
+    assert (command.engine, command.arguments) == (engine, arguments)
+
+
+def test_variables_of_a_unit_and_of_export_count() -> None:
+    unit = "[Service]\nEnvironment=LLAMA_ARG_CTX_SIZE=8192\nExecStart=/usr/bin/llama-server -m x.gguf"
+    assert read_command([unit]).engine_env == {"LLAMA_ARG_CTX_SIZE": "8192"}
+    exported = "export LLAMA_ARG_CTX_SIZE=4096; llama-server -m x.gguf"
+    assert read_command([exported]).engine_env == {"LLAMA_ARG_CTX_SIZE": "4096"}
+
+
+def test_the_line_stays_as_it_was_written() -> None:
+    text = 'cd "$HOME" && A="b c" nohup vllm serve ~/models/"my model" --port "$PORT" > $HOME/log 2>&1 &'
+    assert read_command([text]).shell() == text
+
+
+@pytest.mark.parametrize(
+    ("image", "version"),
+    [
+        ("vllm/vllm-openai:v0.9.1-cu126", "0.9.1"),
+        ("vllm/vllm-openai:v0.31.0-ubuntu2404", "0.31.0"),
+        ("vllm/vllm-openai:latest", None),
+        ("vllm/vllm-openai:nightly-0123abc", None),
+    ],
+)
+def test_a_tag_with_a_suffix_names_a_version(image: str, version: str | None) -> None:
+    assert read_command([f"docker run --gpus all {image} --model m"]).engine_version == version
+
+
+@pytest.mark.parametrize(
+    ("image", "on_cpu"),
+    [
+        ("vllm/vllm-openai-cpu:v0.32.0", True),
+        ("vllm/vllm-openai:v0.32.0", False),
+        ("ghcr.io/ggml-org/llama.cpp:server", True),
+        ("ghcr.io/ggml-org/llama.cpp:server-b11434", True),
+        ("ghcr.io/ggml-org/llama.cpp:server-cuda-b11434", False),
+        ("ghcr.io/ggml-org/llama.cpp:server-vulkan", False),
+    ],
+)
+def test_an_image_says_what_it_runs_on(image: str, on_cpu: bool) -> None:
+    assert read_command([f"docker run {image} -m x.gguf"]).on_cpu is on_cpu
+
+
+@pytest.mark.parametrize(
+    "text", ["$(" * 200_000, "a" * 300_000, "vllm " * 20_000, "{" * 100_000, "'" * 99_999]
+)
+def test_hostile_lines_are_refused_at_once(text: str) -> None:
+    with pytest.raises(UsageError):
+        read_command([text])

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.checking.conftest import ROOMY
 
 from ropewalk import jsonio
 from ropewalk.checking import CheckResult, check_command, model_source
@@ -57,12 +58,12 @@ FEW = settings(max_examples=100, deadline=None, suppress_health_check=[HealthChe
 
 
 def judged_well(result: CheckResult, inspection: Inspection) -> None:
-    assert result.ok == all(finding.severity != "error" for finding in result.findings)
+    assert result.ok is all(finding.severity != "error" for finding in result.findings)
     assert all(finding.where["fix"] for finding in result.findings)
     if result.corrected is not None:
-        again = check_command(result.corrected.argv, inspection=inspection)
+        again = check_command(result.corrected.argv, inspection=inspection, machine=ROOMY)
         assert again.ok, again.findings
-        assert check_command([result.corrected.command], inspection=inspection) == again
+        assert check_command([result.corrected.command], inspection=inspection, machine=ROOMY) == again
 
 
 @FEW
@@ -71,7 +72,7 @@ def test_a_corrected_llama_server_command_is_right(
     words: list[tuple[str, ...]], qwen3_gguf: Inspection
 ) -> None:
     argv = ["llama-server", "-m", "x.gguf", *(word for group in words for word in group)]
-    judged_well(check_command(argv, inspection=qwen3_gguf), qwen3_gguf)
+    judged_well(check_command(argv, inspection=qwen3_gguf, machine=ROOMY), qwen3_gguf)
 
 
 @FEW
@@ -79,7 +80,7 @@ def test_a_corrected_llama_server_command_is_right(
 def test_a_corrected_vllm_command_is_right(words: list[tuple[str, ...]], name: str, config: Config) -> None:
     inspection = config(name)
     argv = ["vllm", "serve", "model", *(word for group in words for word in group)]
-    judged_well(check_command(argv, inspection=inspection), inspection)
+    judged_well(check_command(argv, inspection=inspection, machine=ROOMY), inspection)
 
 
 SCALARS = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=5))
@@ -122,7 +123,8 @@ def test_the_record_goes_to_json_and_back(qwen3_gguf: Inspection) -> None:
 
 
 def test_a_command_that_is_right_is_left_alone(smollm2_gguf: Inspection) -> None:
-    result = check_command(["llama-server -m 'my model.gguf' -c 8192 -np 1 -cram 0"], inspection=smollm2_gguf)
+    command = "llama-server -m 'my model.gguf' -c 8192 -np 1 -cram 0"
+    result = check_command([command], inspection=smollm2_gguf, machine=ROOMY)
     assert (result.ok, result.findings) == (True, ())
     assert result.corrected is not None
     assert not result.corrected.changed
@@ -135,9 +137,9 @@ def test_the_version_of_a_container_counts(config: Config) -> None:
         '--hf-overrides \'{"rope_parameters":{"rope_type":"yarn","rope_theta":1000000,"factor":4.0,'
         '"original_max_position_embeddings":32768}}\''
     )
-    old = check_command([command], inspection=config("qwen3-8b"))
+    old = check_command([command], inspection=config("qwen3-8b"), machine=ROOMY)
     assert (old.ok, old.engine_version, old.rules_version) == (True, "0.29.0", "0.32.0")
-    new = check_command([command], inspection=config("qwen3-8b"), engine_version="0.32.0")
+    new = check_command([command], inspection=config("qwen3-8b"), engine_version="0.32.0", machine=ROOMY)
     assert not new.ok
     assert new.corrected is not None
     assert new.corrected.argv[:3] == ("docker", "run", "--gpus")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from tests.checking.conftest import ROOMY
 
 from ropewalk.checking import CheckResult, check_command
 from ropewalk.inspector.records import Inspection
@@ -14,7 +15,7 @@ Gguf = Callable[..., Inspection]
 
 def check(text: str, inspection: Inspection | None = None, version: str | None = None) -> CheckResult:
     command = f"llama-server -m x.gguf -cram 0 {text}"
-    return check_command([command], inspection=inspection, engine_version=version)
+    return check_command([command], inspection=inspection, engine_version=version, machine=ROOMY)
 
 
 def codes(result: CheckResult) -> dict[str, str]:
@@ -76,8 +77,13 @@ def test_parallel_divides_the_context(llama_gguf: Inspection) -> None:
     assert (wrong.resolved.context_per_request, wrong.resolved.num_sequences) == (16384, 4)
     assert codes(wrong) == {"slot_context_divided": "warning"}
     assert wrong.findings[0].where["fix"].startswith("-c 262144")
+    assert repaired(wrong) == "-c 65536 -np 4 --kv-unified"
     right = check("-c 262144 -np 4", llama_gguf)
     assert (right.resolved.context_per_request, right.resolved.kv_cells) == (65536, 262144)
+    assert codes(right) == {"slot_context_divided": "info"}, (
+        "a total beyond the trained length is meant as one"
+    )
+    assert "-c" not in right.findings[0].where["fix"].split()
     limited = check("-c 262144 -np 4 --kv-unified --kv-unified-per-slot 65536", llama_gguf)
     assert (limited.resolved.context_per_request, limited.resolved.kv_cells) == (65536, 262144)
     assert codes(limited) == {"pool_shared": "info"}

@@ -11,9 +11,18 @@ from tests.cli import records
 from tests.cli.conftest import Invoke
 
 from ropewalk import core
+from ropewalk.errors import HubError
 from ropewalk.inspector.records import Inspection
 
 REMOVED = ("vllm", "serve", "Qwen/Qwen3-8B", "--max-model-len", "131072", "--rope-scaling", '{"factor":4.0}')
+
+
+@pytest.fixture(autouse=True)
+def no_hub(monkeypatch: pytest.MonkeyPatch) -> None:
+    def inspect(source: str) -> Inspection:
+        raise HubError(f"the Hub did not answer for {source}")
+
+    monkeypatch.setattr(core, "inspect", inspect)
 
 
 def test_a_removed_flag_is_wrong_and_says_what_to_do(invoke: Invoke) -> None:
@@ -33,8 +42,18 @@ def test_the_record(invoke: Invoke) -> None:
 
 
 @pytest.mark.parametrize("words", [("--",), ()])
-def test_a_command_that_is_right(words: tuple[str, ...], invoke: Invoke) -> None:
-    outcome = invoke("check", *words, "vllm", "serve", "Qwen/Qwen3-8B", "--max-model-len", "32768")
+def test_a_command_that_is_right(
+    words: tuple[str, ...], invoke: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = ("vllm", "serve", "Qwen/Qwen3-8B", "--max-model-len", "32768")
+    outcome = invoke("check", *words, *command)
+    assert outcome.status == 3
+    assert outcome.out.startswith("NOT JUDGED: model and memory\n")
+    assert "add --checkpoint" in outcome.out
+    monkeypatch.setattr(core, "inspect", lambda source: records.qwen3_8b())
+    unknown = invoke("check", *words, *command)
+    assert (unknown.status, unknown.out.partition("\n")[0]) == (3, "NOT JUDGED: memory")
+    outcome = invoke("check", "--memory", "80GiB", *words, *command)
     assert outcome.status == 0
     assert outcome.out.startswith("OK\n")
     assert "corrected" not in outcome.out
@@ -58,7 +77,7 @@ def test_with_the_checkpoint_the_corrected_command_is_complete(
     assert "--rope-scaling" not in words
 
 
-def test_a_model_that_is_here_is_inspected_without_being_named(
+def test_the_model_of_the_command_is_inspected(
     invoke: Invoke, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     asked: list[str] = []
@@ -70,7 +89,7 @@ def test_a_model_that_is_here_is_inspected_without_being_named(
     monkeypatch.setattr(core, "inspect", inspect)
     invoke("check", "--", "vllm", "serve", str(tmp_path), "--max-model-len", "32768")
     invoke("check", "--", "vllm", "serve", "Qwen/Qwen3-8B", "--max-model-len", "32768")
-    assert asked == [str(tmp_path)]
+    assert asked == [str(tmp_path), "Qwen/Qwen3-8B"]
 
 
 def test_a_command_that_starts_neither_engine_is_wrong_usage(invoke: Invoke) -> None:

@@ -1,4 +1,4 @@
-"""What the judge of one engine hands on: the words as grouped, what they come to, and the remarks."""
+"""What the checker of one engine hands on."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ from ropewalk.checking.records import Resolved
 
 @dataclass(frozen=True, slots=True)
 class Analysis:
-    """``model`` is what the command serves, as written."""
+    """A command as its engine reads it: ``model`` is what it serves, as written, ``parsed`` every option with
+    the value read. ``memory_judged`` says whether the server was held against the memory of its device."""
 
-    given: tuple[ParsedOption, ...]
+    options: tuple[ParsedOption, ...]
     model: str | None
     parsed: dict[str, Any]
     resolved: Resolved
-    remarks: tuple[Diagnostic, ...]
+    diagnostics: tuple[Diagnostic, ...]
+    memory_judged: bool = False

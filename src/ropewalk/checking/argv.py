@@ -3,104 +3,247 @@
 from __future__ import annotations
 
 import re
-import shlex
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import PurePath
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
 
-from ropewalk.engines import EngineName
+from ropewalk.checking.command import Command
+from ropewalk.checking.containers import CONTAINER_PROGRAMS, read_container
+from ropewalk.checking.shell import Word, split
 from ropewalk.errors import UsageError
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
-_WRAPPERS = frozenset({"env", "exec", "nohup", "sudo", "time"})
-_SHELL_OPERATORS = frozenset({"|", "||", "&", "&&", ";", ">", ">>", "<", "2>", "2>&1", "&>"})
+_UNIT_LINE = re.compile(r"\s*ExecStart(?:Pre|Post)?=[-@:+!]*")
+_CONTROL = frozenset({"|", "||", "&", "&&", ";", ";;"})
+# Programs that start another, with the options of theirs that take a value.
+_WRAPPERS: dict[str, frozenset[str]] = {
+    "env": frozenset({"-u", "--unset", "-C", "--chdir"}),
+    "exec": frozenset({"-a"}),
+    "nohup": frozenset(),
+    "setsid": frozenset(),
+    "time": frozenset({"-f", "-o"}),
+    "sudo": frozenset({"-u", "--user", "-g", "--group", "-C", "-D"}),
+    "doas": frozenset({"-u"}),
+    "nice": frozenset({"-n", "--adjustment"}),
+    "ionice": frozenset({"-c", "-n", "--class", "--classdata"}),
+    "numactl": frozenset({
+        "-m", "--membind", "-N", "--cpunodebind", "-C", "--physcpubind", "-i", "--interleave", "-p",
+        "--preferred", "-w", "--weighted-interleave", "-P", "--preferred-many",
+    }),
+    "stdbuf": frozenset({"-i", "-o", "-e"}),
+    "systemd-run": frozenset({"-p", "--property", "-u", "--unit", "--slice", "-E", "--setenv"}),
+    "start": frozenset(),
+    "srun": frozenset({"-n", "-N", "-c", "-p", "-t", "-w", "-J"}),
+}  # fmt: skip
+_ONE_OPERAND = {"timeout": frozenset({"-s", "--signal", "-k", "--kill-after"}), "taskset": frozenset[str](),
+                "chrt": frozenset[str]()}  # fmt: skip
+# Programs that start another as a subcommand, with the options that take a value.
+_RUNNERS: dict[tuple[str, str], frozenset[str]] = {
+    ("uv", "run"): frozenset({
+        "--with", "-p", "--python", "--project", "--directory", "--env-file", "--extra", "--group", "--index",
+        "--with-requirements", "--with-editable", "--package", "--index-url", "--extra-index-url",
+    }),
+    ("poetry", "run"): frozenset({"-C", "--directory"}),
+    ("pipenv", "run"): frozenset(),
+    ("pdm", "run"): frozenset({"-p", "--project"}),
+    ("pixi", "run"): frozenset({"-e", "--environment", "--manifest-path"}),
+    ("conda", "run"): frozenset({"-n", "--name", "-p", "--prefix", "--cwd"}),
+    ("mamba", "run"): frozenset({"-n", "--name", "-p", "--prefix", "--cwd"}),
+    ("micromamba", "run"): frozenset({"-n", "--name", "-p", "--prefix", "--cwd"}),
+}  # fmt: skip
+_UVX = frozenset({"--from", "--with", "-p", "--python", "--index", "--index-url", "--extra-index-url"})
+_SHELLS = frozenset({"sh", "bash", "zsh", "dash"})
 _API_SERVER = "vllm.entrypoints.openai.api_server"
-JUDGED = "'vllm serve MODEL ...', 'python -m vllm.entrypoints.openai.api_server ...' and 'llama-server ...'"
-
-
-@dataclass(frozen=True, slots=True)
-class Command:
-    """``prefix`` starts the engine, ``arguments`` are its own, ``env`` what was assigned in front.
-
-    ``container_env`` are the variables set inside a container, None where there is no container;
-    ``engine_version`` is what the image's tag says, if it does.
-    """
-
-    engine: EngineName
-    prefix: tuple[str, ...]
-    arguments: tuple[str, ...]
-    env: dict[str, str] = field(default_factory=dict)
-    container_env: dict[str, str] | None = None
-    engine_version: str | None = None
-
-    @property
-    def engine_env(self) -> dict[str, str]:
-        """The variables that the command itself sets for the engine."""
-        return self.env if self.container_env is None else self.container_env
-
-    @property
-    def argv(self) -> tuple[str, ...]:
-        """All words after the assignments."""
-        return (*self.prefix, *self.arguments)
-
-    def with_words(self, argv: Sequence[str], env: dict[str, str]) -> Command:
-        """The same program with other arguments."""
-        return replace(self, arguments=tuple(argv[len(self.prefix) :]), env=env)
+_MAX_DEPTH = 4
+SUPPORTED = (
+    "'vllm serve MODEL ...', 'python -m vllm.entrypoints.openai.api_server ...', 'llama-server ...' and "
+    "'python -m llama_cpp.server ...'"
+)
 
 
 def read_command(argv: Sequence[str]) -> Command:
     """Find the engine in a command line, given as words or as one quoted string.
 
-    Raises :class:`UsageError` for what starts neither engine, or more than one program.
+    The string may have more than one command, redirections, and wrappers such as ``numactl`` or ``uv run``:
+    the one command that starts an engine counts. Raises :class:`UsageError` for none, and for several.
     """
-    words = _split(argv[0]) if len(argv) == 1 else list(argv)
-    env: dict[str, str] = {}
-    start = 0
-    while start < len(words):
-        assignment = _ASSIGNMENT.fullmatch(words[start])
-        if assignment:
-            env[assignment[1]] = assignment[2]
-        elif words[start] not in _WRAPPERS:
-            break
-        start += 1
-    wrappers = tuple(word for word in words[:start] if word in _WRAPPERS and word != "env")
-    return _started(wrappers, words[start:], env)
+    if len(argv) != 1:
+        return _read_words(list(argv))
+    return _read_text(argv[0], _MAX_DEPTH)
 
 
-def _split(text: str) -> list[str]:
-    try:
-        return shlex.split(text.replace("\\\n", " "))
-    except ValueError as error:
-        raise UsageError(
-            f"the command cannot be split into words: {error}", where={"command": text}
-        ) from error
+def _read_text(text: str, depth: int) -> Command:
+    line = next((line for line in text.splitlines() if line.lstrip().startswith("ExecStart=")), None)
+    if line is not None:
+        text = _unit_command(text)
+    return _read_words(split(text), depth)
 
 
-def _started(wrappers: tuple[str, ...], words: list[str], env: dict[str, str]) -> Command:
-    operators = [word for word in words if word in _SHELL_OPERATORS]
-    if operators:
-        raise UsageError(
-            f"{operators[0]!r} is the shell's: give one command without it", where={"word": operators[0]}
+def _unit_command(text: str) -> str:
+    """``ExecStart=`` of a systemd unit, continued lines with it, behind what ``Environment=`` sets."""
+    joined = re.sub(r"\\\r?\n", " ", text)
+    settings = [line.strip() for line in joined.splitlines()]
+    env = [line.partition("=")[2] for line in settings if line.startswith("Environment=")]
+    start = next(line for line in settings if line.startswith("ExecStart="))
+    return " ".join([*env, _UNIT_LINE.sub("", start)])
+
+
+@dataclass(frozen=True, slots=True)
+class _Segment:
+    """One simple command of a line: its words, redirections, and what stands around it."""
+
+    words: list[str]
+    redirections: tuple[str, ...]
+    before: tuple[str, ...]
+    after: tuple[str, ...]
+
+
+def _read_words(words: Sequence[str], depth: int = _MAX_DEPTH) -> Command:
+    segments = list(_segments(words))
+    if not segments:
+        raise UsageError(f"there is no command to judge; supported: {SUPPORTED}", where={"command": []})
+    found: list[Command] = []
+    first: UsageError | None = None
+    exported: dict[str, str] = {}
+    for segment in segments:
+        if segment.words[0] == "export":
+            exported |= dict(_assignments(segment.words[1:]))
+            continue
+        try:
+            command = _simple(segment.words, depth)
+        except UsageError as error:
+            first = error if first is None or error.code != "unsupported_command" else first
+            continue
+        found.append(
+            replace(
+                command,
+                exported=exported if command.container_env is None else {},
+                before=segment.before,
+                after=(*command.after, *segment.redirections, *segment.after),
+            )
         )
+    if len(found) == 1:
+        return found[0]
+    if found:
+        programs = ", ".join(" ".join(command.prefix) for command in found)
+        raise UsageError(f"{len(found)} servers are started ({programs}): give one of them", where={})
+    raise first or _unsupported(" ".join(words[:2]))
+
+
+def _segments(words: Sequence[str]) -> Iterator[_Segment]:
+    """The simple commands of a line; only a string that was split here has operators."""
+    start = 0
+    for at in range(len(words) + 1):
+        if at == len(words) or (_is_operator(words[at]) and words[at] in _CONTROL):
+            plain, redirections = _without_redirections(words[start:at])
+            if plain:
+                yield _Segment(plain, redirections, tuple(words[:start]), tuple(words[at:]))
+            start = at + 1
+
+
+def _without_redirections(words: Sequence[str]) -> tuple[list[str], tuple[str, ...]]:
+    plain: list[str] = []
+    redirections: list[str] = []
+    at = 0
+    while at < len(words):
+        word = words[at]
+        if not _is_operator(word):
+            plain.append(word)
+            at += 1
+            continue
+        complete = re.fullmatch(r"\d?>&[\d-]", word) is not None
+        redirections += words[at : at + (1 if complete else 2)]
+        at += 1 if complete else 2
+    return plain, tuple(redirections)
+
+
+def _is_operator(word: str) -> bool:
+    return isinstance(word, Word) and word.is_operator
+
+
+def _assignments(words: Sequence[str]) -> Iterator[tuple[str, str]]:
+    for word in words:
+        match = _ASSIGNMENT.fullmatch(word)
+        if match:
+            yield match[1], _value_of(word, match[2])
+
+
+def _value_of(word: str, value: str) -> str:
+    """The value of ``NAME=value`` as it was written."""
+    if not isinstance(word, Word) or not word.raw.startswith(word.partition("=")[0] + "="):
+        return value
+    return Word.of(value, word.raw.partition("=")[2])
+
+
+def _simple(words: list[str], depth: int) -> Command:
+    """The engine of one simple command, behind assignments and wrappers."""
+    env: dict[str, str] = {}
+    wrappers: list[str] = []
+    at = 0
+    while at < len(words):
+        if _ASSIGNMENT.fullmatch(words[at]):
+            env |= dict(_assignments([words[at]]))
+            at += 1
+            continue
+        end = _wrapper_end(words, at)
+        if end == at:
+            break
+        wrappers += words[at:end] if words[at:end] != ["env"] else []
+        at = end
+    return _started(tuple(wrappers), words[at:], env, depth)
+
+
+def _wrapper_end(words: Sequence[str], at: int) -> int:
+    """Where the command behind a wrapper begins; ``at`` itself where there is none."""
+    program = PurePosixPath(words[at]).name
+    if program in _WRAPPERS:
+        return _options_end(words, at + 1, _WRAPPERS[program])
+    if program in _ONE_OPERAND:
+        return _options_end(words, at + 1, _ONE_OPERAND[program]) + 1
+    runner = _RUNNERS.get((program, words[at + 1])) if at + 1 < len(words) else None
+    if runner is not None:
+        return _options_end(words, at + 2, runner)
+    return _options_end(words, at + 1, _UVX) if program == "uvx" else at
+
+
+def _options_end(words: Sequence[str], at: int, with_value: frozenset[str]) -> int:
+    while at < len(words) and words[at].startswith("-"):
+        if words[at] == "--":
+            return at + 1
+        at += 2 if words[at] in with_value else 1
+    return at
+
+
+def _started(wrappers: tuple[str, ...], words: list[str], env: dict[str, str], depth: int) -> Command:
     if not words:
-        raise UsageError(f"there is no command to judge; {JUDGED} are", where={"command": []})
-    program = PurePath(words[0]).name.removesuffix(".exe")
-    if program == "llama-server":
-        return Command("llama-server", (*wrappers, words[0]), tuple(words[1:]), env)
+        raise UsageError(f"there is no command to judge; supported: {SUPPORTED}", where={"command": []})
+    program = re.split(r"[/\\]", words[0])[-1].removesuffix(".exe")
+    if program == "llama-server" or (program == "llama" and words[1:2] == ["server"]):
+        count = 1 if program == "llama-server" else 2
+        return Command("llama-server", (*wrappers, *words[:count]), tuple(words[count:]), env)
     if program == "vllm":
         return _vllm(wrappers, words, env)
     if re.fullmatch(r"python[0-9.]*", program):
         return _python(wrappers, words, env)
-    if program in ("docker", "podman"):
-        from ropewalk.checking.containers import read_container
-
+    if program in CONTAINER_PROGRAMS:
         return read_container(wrappers, words, env)
-    raise _not_judged(words[0])
+    if program in _SHELLS and depth:
+        return _shell(words, env, depth)
+    raise _unsupported(words[0])
+
+
+def _shell(words: Sequence[str], env: dict[str, str], depth: int) -> Command:
+    """``sh -c 'COMMAND'``: the repaired command stands without the shell around it."""
+    at = next((at for at, word in enumerate(words) if re.fullmatch(r"-[a-z]*c", word)), None)
+    if at is None or at + 1 >= len(words):
+        raise _unsupported(" ".join(words[:2]))
+    command = _read_text(str(words[at + 1]), depth - 1)
+    return replace(command, env={**env, **command.env})
 
 
 def _vllm(wrappers: tuple[str, ...], words: list[str], env: dict[str, str]) -> Command:
     if words[1:2] != ["serve"]:
-        raise _not_judged(" ".join(words[:2]))
+        raise _unsupported(" ".join(words[:2]))
     return Command("vllm", (*wrappers, *words[:2]), tuple(words[2:]), env)
 
 
@@ -108,14 +251,18 @@ def _python(wrappers: tuple[str, ...], words: list[str], env: dict[str, str]) ->
     index = next((i for i, word in enumerate(words) if word == "-m"), None)
     module = words[index + 1] if index is not None and index + 1 < len(words) else None
     if index is None or module is None or not all(word.startswith("-") for word in words[1:index]):
-        raise _not_judged(" ".join(words[:2]))
+        raise _unsupported(" ".join(words[:2]))
     end = index + 2
+    if module == "llama_cpp.server":
+        return Command("llama-cpp-python", (*wrappers, *words[:end]), tuple(words[end:]), env)
     if module in ("vllm", "vllm.entrypoints.cli.main") and words[end : end + 1] == ["serve"]:
         end += 1
     elif module != _API_SERVER:
-        raise _not_judged(f"python -m {module}")
+        raise _unsupported(f"python -m {module}")
     return Command("vllm", (*wrappers, *words[:end]), tuple(words[end:]), env)
 
 
-def _not_judged(what: str) -> UsageError:
-    return UsageError(f"{what!r} is not judged; {JUDGED} are", where={"program": what})
+def _unsupported(what: str) -> UsageError:
+    return UsageError(
+        f"cannot check {what!r}; supported: {SUPPORTED}", code="unsupported_command", where={"program": what}
+    )

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
 
-from ropewalk.checking import llama_argv as llama_words
-from ropewalk.checking import llama_check, vllm_check
-from ropewalk.checking import vllm_argv as vllm_words
 from ropewalk.checking.analysis import Analysis
-from ropewalk.checking.argv import Command, read_command
+from ropewalk.checking.argv import read_command
+from ropewalk.checking.checker import checker_of
+from ropewalk.checking.command import Command
 from ropewalk.checking.diagnostics import correct
-from ropewalk.checking.flags import flag_set
-from ropewalk.checking.records import CheckResult, Corrected
+from ropewalk.checking.records import CheckResult, Corrected, Unjudged
 from ropewalk.findings import Finding, by_severity, has_error
 from ropewalk.inspector.records import Inspection
 from ropewalk.planner.machine import Machine
@@ -27,61 +24,100 @@ def check_command(
     inspection: Inspection | None = None,
     engine_version: str | None = None,
     machine: Machine = _UNKNOWN,
+    unread: str | None = None,
 ) -> CheckResult:
     """Judge a command line by the engine's own rules.
 
     ``argv`` are its words, or one string as typed into a shell. Without ``inspection`` only what the
-    command itself shows is judged: lengths, bytes and rope scaling stay unknown. ``engine_version`` is the
-    version whose rules apply (the newest known one by default), ``machine`` what is known of the devices.
-    Nothing is started or read. Raises :class:`UsageError` for a command that starts neither engine.
+    command itself shows is judged; ``unread`` says why the model could not be read. ``engine_version`` is the
+    version whose rules apply (the newest known one by default), ``machine`` what is known of the devices:
+    without its memory the verdict is open. Nothing is started or read. Raises :class:`UsageError` for a
+    command that starts no engine.
     """
     command = read_command(argv)
+    checker = checker_of(command.engine)
     version = engine_version or command.engine_version
-    flags = flag_set(command.engine)
 
     def analyze(command: Command) -> Analysis:
-        analyze = vllm_check.analyze if command.engine == "vllm" else llama_check.analyze
-        return analyze(command, inspection, flags=flags, version=version, machine=machine)
+        return checker.analyze(command, inspection, version=version, machine=machine)
 
-    judgement = analyze(command)
-    told = [remark.finding for remark in judgement.remarks]
-    findings = by_severity(told if inspection else [*told, _not_read(judgement.model)])
+    analysis = analyze(command)
+    not_judged = _not_judged(analysis, inspection)
+    findings = by_severity(
+        [
+            *(item.finding for item in analysis.diagnostics),
+            *_from_inspection(inspection),
+            *_open_questions(analysis, not_judged, unread),
+        ]
+    )
     return CheckResult(
         engine=command.engine,
         engine_version=version,
-        rules_version=flags.version,
-        model=judgement.model,
-        parsed=judgement.parsed,
-        resolved=judgement.resolved,
-        corrected=_corrected(command, judgement, analyze),
+        rules_version=checker.rules_version(),
+        model=analysis.model,
+        parsed=analysis.parsed,
+        resolved=analysis.resolved,
+        corrected=None if has_error(_from_inspection(inspection)) else _corrected(command, analysis, analyze),
         findings=findings,
-        ok=not has_error(findings),
+        not_judged=not_judged,
+        ok=False if has_error(findings) else None if not_judged else True,
     )
+
+
+def _not_judged(analysis: Analysis, inspection: Inspection | None) -> tuple[Unjudged, ...]:
+    open_questions: list[Unjudged] = [] if inspection else ["model"]
+    return (*open_questions, *(() if analysis.memory_judged else ("memory",)))
+
+
+def _from_inspection(inspection: Inspection | None) -> Iterator[Finding]:
+    """Errors of the checkpoint are errors of whatever serves it."""
+    for finding in inspection.findings if inspection else ():
+        if finding.severity == "error":
+            fix = {"fix": "repair the checkpoint: no option of the server does"}
+            yield Finding(finding.code, "error", finding.message, {**fix, **finding.where})
+
+
+def _open_questions(
+    analysis: Analysis, not_judged: Sequence[Unjudged], unread: str | None
+) -> Iterator[Finding]:
+    """What the verdict is open for, and what would settle it."""
+    if "model" in not_judged:
+        why = f" ({unread})" if unread else ""
+        yield Finding(
+            "checkpoint_not_read",
+            "info",
+            f"lengths, memory and rope scaling are not judged: the model was not read{why}",
+            {"model": analysis.model, "fix": "add --checkpoint"},
+        )
+    elif "memory" in not_judged and all(
+        item.finding.code != "memory_unknown" for item in analysis.diagnostics
+    ):
+        yield Finding(
+            "memory_unknown",
+            "info",
+            "memory is not judged: the size of the device is not known",
+            {"fix": "add --memory SIZE or --gpu NAME"},
+        )
 
 
 def _corrected(
-    command: Command, judgement: Analysis, analyze: Callable[[Command], Analysis]
+    command: Command, analysis: Analysis, analyze: Callable[[Command], Analysis]
 ) -> Corrected | None:
     """The repaired command, judged again: one repair may bring another error to light."""
-    original = (command.argv, command.env)
+    original = command
     for _ in range(_ROUNDS):
-        corrected = correct(command, judgement.given, judgement.remarks)
-        if corrected is None:
+        repaired = correct(command, analysis.options, analysis.diagnostics)
+        if repaired is None:
             return None
-        command = command.with_words(corrected.argv, corrected.env)
-        judgement = analyze(command)
-        if not has_error(remark.finding for remark in judgement.remarks):
-            return replace(corrected, changed=(corrected.argv, corrected.env) != original)
+        command, analysis = repaired, analyze(repaired)
+        if not has_error(item.finding for item in analysis.diagnostics):
+            return Corrected(
+                argv=command.argv,
+                env=command.env,
+                command=command.shell(),
+                changed=(command.argv, command.env) != (original.argv, original.env),
+            )
     return None
-
-
-def _not_read(model: str | None) -> Finding:
-    return Finding(
-        "checkpoint_not_read",
-        "info",
-        "lengths, bytes and rope scaling are not judged: they depend on the checkpoint",
-        {"model": model, "fix": "give --checkpoint"},
-    )
 
 
 def model_source(argv: Sequence[str]) -> str | None:
@@ -91,12 +127,7 @@ def model_source(argv: Sequence[str]) -> str | None:
     :func:`check_command` does.
     """
     command = read_command(argv)
-    if command.container_env is not None:
+    model = checker_of(command.engine).model_of(command)
+    if model is not None and command.container_env is not None and model.startswith(("/", "./", "~")):
         return None
-    flags = flag_set(command.engine)
-    if command.engine == "vllm":
-        parsed, _ = vllm_words.read_values(vllm_words.read_words(command.arguments, flags), flags, None)
-        return vllm_check.model_of(parsed)
-    given = llama_words.read_words(command.arguments, command.engine_env, flags)
-    parsed, _ = llama_words.read_values(given, flags, None)
-    return llama_check.model_of(parsed)
+    return model

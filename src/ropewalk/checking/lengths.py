@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ropewalk.checking.diagnostics import Diagnostic, remark
+from ropewalk.checking.diagnostics import Diagnostic, diagnostic
 from ropewalk.engines import EngineName
 from ropewalk.inspector.records import Inspection
 from ropewalk.planner.rope.decision import RopeAdvice, decide_rope
@@ -39,7 +39,7 @@ def over_trained(length: int, advice: RopeAdvice, *, flag: str, fix: str) -> Ite
     """Positions that the weights have never seen, unscaled."""
     native = advice.native_context
     if native is not None and length > native:
-        yield remark(
+        yield diagnostic(
             "context_over_trained",
             "warning",
             f"{tokens(length)} tokens are served unscaled, {tokens(native)} were trained",
@@ -54,7 +54,7 @@ def beyond_published(length: int, advice: RopeAdvice, *, flag: str) -> Iterator[
     """Longer than anything that the publisher describes."""
     supported = advice.supported_context
     if supported is not None and length > supported:
-        yield remark(
+        yield diagnostic(
             "beyond_published_context",
             "warning",
             f"{tokens(length)} tokens: no more than {tokens(supported)} are described for this model",
@@ -70,7 +70,7 @@ def short_texts(factor: float, advice: RopeAdvice, *, length: int, flag: str) ->
     smallest = advice.decision.factor or 1.0
     smaller = factor > smallest * 1.0001  # the engines' single precision is no difference
     hint = f"; {format_number(smallest)} is enough for {tokens(length)} tokens" if smaller else ""
-    return remark(
+    return diagnostic(
         "short_text_degradation",
         "warning",
         f"YaRN {factor:g} applies to every prompt, short ones too{hint}",

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ropewalk.checking.diagnostics import Diagnostic, remark
+from ropewalk.checking.diagnostics import Diagnostic, Repair, diagnostic, remove_flags, set_flag
 from ropewalk.checking.flags import Flag, FlagSet
 from ropewalk.checking.numbers import Prefix, stof, stoi
 from ropewalk.checking.parsed_option import ParsedOption
-from ropewalk.checking.unknown_flags import unknown_flag
+from ropewalk.checking.unknown_flags import nearest, unknown_flag
 from ropewalk.errors import UsageError
 from ropewalk.units import MIB, parse_size, parse_tokens
 
@@ -80,26 +80,26 @@ def _end_of_unknown(words: Sequence[str], at: int) -> int:
 
 
 def read_values(
-    given: Sequence[ParsedOption], flags: FlagSet, version: str | None
+    options: Sequence[ParsedOption], flags: FlagSet, version: str | None
 ) -> tuple[dict[str, Any], list[Diagnostic]]:
     """Each option's value as llama-server reads it, the last one counting, and what is wrong with it."""
     parsed: dict[str, Any] = {}
-    remarks: list[Diagnostic] = []
+    diagnostics: list[Diagnostic] = []
     seen: dict[str, ParsedOption] = {}
-    for item in given:
+    for item in options:
         before = seen.get(item.name)
         if before is not None:
-            remarks.append(_repeated(before, item))
+            diagnostics.append(_repeated(before, item))
         seen[item.name] = item
         if item.flag is None:
-            remarks.append(_unknown(item, flags, version))
+            diagnostics.append(_unknown(item, flags, version))
         elif item.flag.takes_value and len(item.values) < (2 if item.flag.kind == "pair" else 1):
-            remarks.append(_no_value(item))
+            diagnostics.append(_no_value(item))
         else:
             parsed.pop(item.name, None)  # the order is that of the settings that count
             parsed[item.name], problem = _value(item.flag, item)
-            remarks += [problem] if problem else []
-    return parsed, remarks
+            diagnostics += [problem] if problem else []
+    return parsed, diagnostics
 
 
 def _value(flag: Flag, item: ParsedOption) -> tuple[Any, Diagnostic | None]:
@@ -121,15 +121,14 @@ def _value(flag: Flag, item: ParsedOption) -> tuple[Any, Diagnostic | None]:
 def _unread(item: ParsedOption, read: Prefix) -> Diagnostic:
     """Only the leading digits were read; a unit was probably meant."""
     meant = _meant(item)
-    fix = f"{item.words[0] if item.words else item.name} {meant if meant is not None else read.value}"
-    return remark(
+    return diagnostic(
         "unit_suffix",
         "error",
         f"llama-server reads {item.text!r} after {item.name} as {read.value}: units are not understood, "
         f"and {read.rest.strip()!r} is dropped without a word",
-        fix=fix,
-        edits={item.name: tuple(fix.split(" "))},
-        flag=item.name,
+        repair=set_flag(
+            item.name, read.value if meant is None else meant, short=item.words[0] if item.words else None
+        ),
         value=item.text,
         read=read.value,
     )
@@ -146,7 +145,17 @@ def _meant(item: ParsedOption) -> int | None:
 
 
 def _bad_number(item: ParsedOption, why: str) -> Diagnostic:
-    return remark(
+    if item.env and not item.text.strip():
+        return diagnostic(
+            "bad_value",
+            "error",
+            f"llama-server stops at the empty variable {item.env}: it is read as a number",
+            fix=f"unset {item.env}",
+            repair=remove_flags(item.name),
+            value=item.text,
+            variable=item.env,
+        )
+    return diagnostic(
         "bad_value",
         "error",
         f"llama-server stops at {item.name} {item.text}: {why}",
@@ -158,11 +167,13 @@ def _bad_number(item: ParsedOption, why: str) -> Diagnostic:
 
 def _bad_choice(flag: Flag, item: ParsedOption) -> Diagnostic:
     allowed = ", ".join(flag.choices)
-    return remark(
+    meant = nearest(item.text, flag.choices)
+    return diagnostic(
         "bad_value",
         "error",
         f"llama-server does not take {item.text!r} for {item.name}; it takes {allowed}",
         fix=f"{item.name} with one of {allowed}",
+        repair=set_flag(item.name, meant) if meant else None,
         flag=item.name,
         value=item.text,
         allowed=list(flag.choices),
@@ -171,16 +182,14 @@ def _bad_choice(flag: Flag, item: ParsedOption) -> Diagnostic:
 
 def _no_value(item: ParsedOption) -> Diagnostic:
     if item.name == "--flash-attn":
-        return remark(
+        return diagnostic(
             "bad_value",
             "error",
             f"{item.words[0]} needs a value, on, off or auto (ggml-org/llama.cpp#15434): "
             "the server takes the next word for it and stops",
-            fix="-fa on",
-            edits={item.name: ("-fa", "on")},
-            flag=item.name,
+            repair=set_flag(item.name, "on", short="-fa"),
         )
-    return remark(
+    return diagnostic(
         "bad_value",
         "error",
         f"{item.words[0]} has no value: the server takes the next option for it, or stops at the end",
@@ -191,13 +200,12 @@ def _no_value(item: ParsedOption) -> Diagnostic:
 
 def _repeated(before: ParsedOption, item: ParsedOption) -> Diagnostic:
     first = before.env or " ".join(before.words)
-    return remark(
+    return diagnostic(
         "setting_overruled",
         "warning",
         f"{item.name} is set twice: {' '.join(item.words)!r} overrules {first!r}",
         fix="keep one of the two",
-        edits={item.name: item.words},
-        flag=item.name,
+        repair=Repair({item.name: item.words}),
     )
 
 
@@ -205,11 +213,9 @@ def _unknown(item: ParsedOption, flags: FlagSet, version: str | None) -> Diagnos
     spelled, equals, value = item.name.partition("=")
     if not equals or flags.find(_dashed(spelled)) is None:
         return unknown_flag(item, _dashed(item.name), flags, version)
-    return remark(
+    return diagnostic(
         "unknown_flag",
         "error",
         f"llama-server does not split {item.name!r} at '=': it stops with an invalid argument",
-        fix=f"{spelled} {value}",
-        edits={item.name: (spelled, value, *item.values)},
-        flag=item.name,
+        repair=set_flag(item.name, value, *item.values, short=spelled),
     )

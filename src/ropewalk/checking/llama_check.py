@@ -5,86 +5,113 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ropewalk.checking import llama_argv as llama_words
+from ropewalk.checking import llama_argv
 from ropewalk.checking.analysis import Analysis
-from ropewalk.checking.argv import Command
-from ropewalk.checking.diagnostics import Diagnostic, remark, unpriced
-from ropewalk.checking.flags import FlagSet
+from ropewalk.checking.command import Command
+from ropewalk.checking.diagnostics import Diagnostic, diagnostic, memory_unknown, set_flag
+from ropewalk.checking.flags import flag_set
 from ropewalk.checking.llama_memory import (
-    cache_type_remarks,
+    cache_type_diagnostics,
     host_cache_bytes,
-    host_cache_remarks,
+    host_cache_diagnostics,
+    memory_diagnostics,
     memory_for,
 )
-from ropewalk.checking.llama_rope import length_remarks
+from ropewalk.checking.llama_rope import length_diagnostics
 from ropewalk.checking.llama_settings import LlamaServed, LlamaSettings, serve, settings_of
-from ropewalk.checking.llama_slots import slot_remarks
+from ropewalk.checking.llama_slots import slot_diagnostics
 from ropewalk.checking.records import Resolved
 from ropewalk.checking.unknown_flags import absent_flags
-from ropewalk.errors import CheckpointError
+from ropewalk.errors import CheckpointError, UsageError
 from ropewalk.inspector.records import Inspection
 from ropewalk.planner.machine import Machine
 from ropewalk.planner.records import Memory
 from ropewalk.units import MIB
 
 
+def rules_version() -> str:
+    """The build whose options and rules are known."""
+    return flag_set("llama-server").version
+
+
+def model_of(command: Command) -> str | None:
+    """The file, or the repository that it is taken from."""
+    flags = flag_set("llama-server")
+    parsed, _ = llama_argv.read_values(
+        llama_argv.read_words(command.arguments, command.engine_env, flags), flags, None
+    )
+    return _model(parsed)
+
+
 def analyze(
-    command: Command, inspection: Inspection | None, *, flags: FlagSet, version: str | None, machine: Machine
+    command: Command, inspection: Inspection | None, *, version: str | None, machine: Machine
 ) -> Analysis:
-    """What llama-server makes of the command, and everything that is to be said about it."""
-    given = llama_words.read_words(command.arguments, command.engine_env, flags)
-    parsed, remarks = llama_words.read_values(given, flags, version)
-    remarks += absent_flags(given, flags, version)
+    """What llama-server makes of the command, and everything that is wrong with it."""
+    flags = flag_set("llama-server")
+    options = llama_argv.read_words(command.arguments, command.engine_env, flags)
+    parsed, diagnostics = llama_argv.read_values(options, flags, version)
+    diagnostics += absent_flags(options, flags, version)
     settings = settings_of(parsed)
     served = serve(settings, inspection, version=version)
-    memory = None
+    found = None
     if served and inspection:
         try:
-            memory = memory_for(settings, served, inspection, machine)
-        except CheckpointError as error:
-            remarks.append(unpriced(error))
-    remarks += _numbers(parsed)
-    remarks += cache_type_remarks(settings, inspection)
+            found = memory_for(settings, served, inspection, machine, version=version)
+        except (CheckpointError, UsageError) as error:
+            diagnostics.append(memory_unknown(error))
+    memory = found.memory if found else None
+    diagnostics += _numbers(parsed)
+    diagnostics += cache_type_diagnostics(settings, inspection, on_gpu=_on_gpu(settings, command, machine))
     if served:
-        remarks += slot_remarks(settings, served)
+        diagnostics += slot_diagnostics(settings, served)
     if served and inspection:
-        remarks += length_remarks(settings, served, inspection, version=version)
-    remarks += host_cache_remarks(settings, memory)
+        diagnostics += length_diagnostics(settings, served, inspection, version=version)
+    if served and found:
+        diagnostics += memory_diagnostics(settings, served, found)
+    diagnostics += host_cache_diagnostics(settings, memory)
     return Analysis(
-        given=given,
-        model=model_of(parsed),
+        options=options,
+        model=_model(parsed),
         parsed=parsed,
         resolved=_resolved(settings, served, inspection, memory),
-        remarks=tuple(remarks),
+        diagnostics=tuple(diagnostics),
+        memory_judged=found is not None and found.fits is not None,
     )
 
 
-def model_of(parsed: dict[str, Any]) -> str | None:
-    """The file, or the repository that it is taken from."""
-    return parsed.get("--model") or parsed.get("--hf-repo") or parsed.get("--docker-repo")
+def _model(parsed: dict[str, Any]) -> str | None:
+    repository, file = parsed.get("--hf-repo"), parsed.get("--hf-file")
+    named = f"{repository}:{file}" if repository and file and ":" not in repository else repository
+    return parsed.get("--model") or named or parsed.get("--docker-repo")
+
+
+def _on_gpu(settings: LlamaSettings, command: Command, machine: Machine) -> bool | None:
+    """Whether layers are on a GPU, as the machine, the flags or the image say; None where none does."""
+    if machine.kind is not None:
+        return machine.kind == "gpu" and settings.gpu_layers != 0
+    if settings.on_gpu is None and command.on_cpu is not None:
+        return not command.on_cpu
+    return settings.on_gpu
 
 
 def _numbers(parsed: dict[str, Any]) -> Iterator[Diagnostic]:
     """Numbers that are read and make no sense."""
     context = parsed.get("--ctx-size")
     if isinstance(context, int) and context < 0:
-        yield remark(
+        yield diagnostic(
             "bad_value",
             "error",
             f"-c {context} is read as an unsigned number: the server asks for a cache of 2^32 tokens",
             fix="-c 0 for the trained context",
-            edits={"--ctx-size": ("-c", "0")},
-            flag="--ctx-size",
+            repair=set_flag("--ctx-size", 0, short="-c"),
             value=context,
         )
     if parsed.get("--parallel") == 0:
-        yield remark(
+        yield diagnostic(
             "bad_value",
             "error",
             "-np 0 is refused; -1 (the default) makes four slots that share one cache",
-            fix="-np 1",
-            edits={"--parallel": ("-np", "1")},
-            flag="--parallel",
+            repair=set_flag("--parallel", 1, short="-np"),
             value=0,
         )
 

@@ -4,32 +4,79 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
-from ropewalk.checking.diagnostics import Diagnostic, remark
+from ropewalk.checking.diagnostics import Diagnostic, diagnostic, set_flag
 from ropewalk.checking.llama_settings import LlamaServed, LlamaSettings
 from ropewalk.inspector.records import Inspection
 from ropewalk.planner.engines import llama_server
 from ropewalk.planner.engines.llama_server import CACHE_TYPES
+from ropewalk.planner.engines.llama_slots import Slots
+from ropewalk.planner.fit import largest
 from ropewalk.planner.machine import Machine
 from ropewalk.planner.model import shape_of
 from ropewalk.planner.records import Memory, PlanRequest
-from ropewalk.planner.terms import memory_of
+from ropewalk.planner.terms import MemoryEstimate, memory_of
 from ropewalk.units import MIB, format_bytes
+from ropewalk.units import format_tokens as tokens
 
+_CUDA_FLASH_TYPES = frozenset({"f32", "f16", "bf16", "q8_0", "q4_0"})
 _HOST_CACHES = ("prompt_cache", "context_checkpoints")
 
 
+@dataclass(frozen=True, slots=True)
+class LlamaMemory:
+    """A server's memory. ``low_bytes`` and ``high_bytes`` are of the device that is held against
+    ``budget_bytes``, without what fills up in host memory later; ``max_ctx`` is the largest ``-c`` that it
+    holds at the upper end, None where even the least is too much."""
+
+    memory: Memory
+    low_bytes: int
+    high_bytes: int
+    budget_bytes: int | None
+    max_ctx: int | None
+
+    @property
+    def fits(self) -> bool | None:
+        """None where the budget is unknown or lies within the range."""
+        if self.budget_bytes is None or self.low_bytes <= self.budget_bytes < self.high_bytes:
+            return None
+        return self.high_bytes <= self.budget_bytes
+
+
 def memory_for(
-    settings: LlamaSettings, served: LlamaServed, inspection: Inspection, machine: Machine
-) -> Memory:
+    settings: LlamaSettings,
+    served: LlamaServed,
+    inspection: Inspection,
+    machine: Machine,
+    *,
+    version: str | None,
+) -> LlamaMemory:
     """All memory terms of the server, term by term as in a plan."""
     slots = served.slots
-    request = PlanRequest(
+    request = _request(settings, slots, machine, version)
+    memory_model = llama_server.memory_model(shape_of(inspection), request, machine)
+
+    def ends(n_ctx: int) -> tuple[int, int]:
+        return _ends(memory_model.estimate_memory(max(n_ctx // slots.num_slots, 1), slots.num_slots))
+
+    low, high = ends(slots.n_ctx)
+    budget, longest = machine.memory_bytes, None
+    if budget is not None and high > budget:
+        longest = largest(lambda n_ctx: ends(n_ctx)[1], budget, guess=slots.n_ctx, step=256 * slots.num_slots)
+    estimate = memory_model.estimate_memory(request.context_len, request.num_sequences)
+    return LlamaMemory(memory_of(estimate), low, high, budget, longest)
+
+
+def _request(settings: LlamaSettings, slots: Slots, machine: Machine, version: str | None) -> PlanRequest:
+    on_gpu = settings.on_gpu if machine.kind is None else machine.kind == "gpu"
+    return PlanRequest(
         context_len=slots.n_ctx // slots.num_slots,  # what is lost to rounding is less than the padding
         engine="llama-server",
         num_sequences=slots.num_slots,
         cache_type_k=settings.key_type,
         cache_type_v=settings.value_type,
+        device="gpu" if on_gpu else "cpu",
         batch=slots.n_batch,
         ubatch=slots.n_ubatch,
         flash_attn=settings.flash_attn,
@@ -38,9 +85,59 @@ def memory_for(
         gpu_layers=settings.gpu_layers,
         cache_ram_bytes=max(settings.cache_ram_mib, 0) * MIB,
         context_checkpoints=max(settings.checkpoints, 0),
+        engine_version=version,
     )
-    memory_model = llama_server.memory_model(shape_of(inspection), request, machine)
-    return memory_of(memory_model.estimate_memory(request.context_len, request.num_sequences))
+
+
+def _ends(estimate: MemoryEstimate) -> tuple[int, int]:
+    """Low and high of the device that holds most: a GPU where there is one, else the host."""
+    devices = [device for device in estimate.devices if not device.device.startswith("cpu")]
+    sums = [
+        (
+            sum(term.low_bytes for term in device.terms if term.name not in _HOST_CACHES),
+            sum(term.high_bytes for term in device.terms if term.name not in _HOST_CACHES),
+        )
+        for device in devices or estimate.devices
+    ]
+    return max(sums, key=lambda pair: pair[1])
+
+
+def memory_diagnostics(
+    settings: LlamaSettings, served: LlamaServed, memory: LlamaMemory
+) -> Iterator[Diagnostic]:
+    """A device that does not hold the server, or may not."""
+    budget, longest = memory.budget_bytes, memory.max_ctx
+    if budget is None or memory.high_bytes <= budget:
+        return
+    size = f"{format_bytes(memory.low_bytes)} to {format_bytes(memory.high_bytes)}"
+    shrinks = settings.fit and settings.ctx is None
+    fix = f"-c {longest}" if longest else "a smaller model, or fewer layers on the device (-ngl)"
+    ends: dict[str, Any] = {
+        "low_bytes": memory.low_bytes,
+        "high_bytes": memory.high_bytes,
+        "usable_bytes": budget,
+    }
+    needs = f"{size} are needed of {format_bytes(budget)}"
+    if shrinks:
+        message = f"{needs}: --fit makes the context shorter"
+        yield diagnostic("context_may_shrink", "info", message, fix=fix, flag="--ctx-size", **ends)
+        return
+    if memory.low_bytes <= budget:
+        message = f"{needs}: whether the server starts is not known"
+        yield diagnostic("memory_unknown", "warning", message, fix=fix, flag="--ctx-size", **ends)
+        return
+    yield diagnostic(
+        "does_not_fit",
+        "error",
+        f"{size} are needed for {tokens(served.slots.n_ctx)} tokens, {format_bytes(budget)} are there"
+        + (f"; {tokens(longest)} tokens would fit" if longest else ""),
+        fix=fix,
+        repair=set_flag("--ctx-size", longest, short="-c") if longest else None,
+        flag="--ctx-size",
+        needed_bytes=memory.high_bytes,
+        usable_bytes=budget,
+        max_ctx_size=longest,
+    )
 
 
 def host_cache_bytes(memory: Memory) -> int:
@@ -48,13 +145,13 @@ def host_cache_bytes(memory: Memory) -> int:
     return sum(term.bytes for term in memory.terms if term.name in _HOST_CACHES)
 
 
-def host_cache_remarks(settings: LlamaSettings, memory: Memory | None) -> Iterator[Diagnostic]:
+def host_cache_diagnostics(settings: LlamaSettings, memory: Memory | None) -> Iterator[Diagnostic]:
     """The prompt cache that nobody asked for."""
     if settings.cache_ram_mib == 0:
         return
     size = host_cache_bytes(memory) if memory else settings.cache_ram_mib * MIB
     limit = "without limit" if settings.cache_ram_mib < 0 else f"up to {format_bytes(size)}"
-    yield remark(
+    yield diagnostic(
         "prompt_cache_memory",
         "warning" if settings.cache_ram_mib < 0 or not settings.cache_ram_given else "info",
         f"finished prompts and checkpoints are kept in host memory, {limit} beside all else (--cache-ram "
@@ -65,20 +162,26 @@ def host_cache_remarks(settings: LlamaSettings, memory: Memory | None) -> Iterat
     )
 
 
-def cache_type_remarks(settings: LlamaSettings, inspection: Inspection | None) -> Iterator[Diagnostic]:
-    """Cache types that the engine refuses (src/llama-context.cpp:3838-3873, b11434)."""
+def cache_type_diagnostics(
+    settings: LlamaSettings, inspection: Inspection | None, *, on_gpu: bool | None
+) -> Iterator[Diagnostic]:
+    """Cache types that the engine refuses (src/llama-context.cpp:3838-3873, b11434).
+
+    ``on_gpu`` is None where it is not known.
+    """
     key, value = CACHE_TYPES[settings.key_type], CACHE_TYPES[settings.value_type]
     if value.quantised and settings.flash_attn == "off":
-        yield remark(
+        yield diagnostic(
             "cache_type_needs_flash_attention",
             "error",
             f"a quantised V cache ({value.name}) needs flash attention, which -fa off switches off",
-            fix="-fa on",
-            edits={"--flash-attn": ("-fa", "on")},
+            repair=set_flag("--flash-attn", "on", short="-fa"),
             flag="--cache-type-v",
             value=value.name,
             flash_attn=settings.flash_attn,
         )
+    elif on_gpu is not False:
+        yield from _kernels(settings, sure=on_gpu is True)
     if inspection is None:
         return
     if key.name != value.name and any(group.kind == "latent" for group in inspection.layers):
@@ -87,15 +190,45 @@ def cache_type_remarks(settings: LlamaSettings, inspection: Inspection | None) -
         yield from _blocks(settings, inspection)
 
 
+def _kernels(settings: LlamaSettings, *, sure: bool) -> Iterator[Diagnostic]:
+    """Default CUDA builds have kernels only for K and V of one type (ggml-cuda/fattn.cu).
+
+    Without one ``-fa auto`` switches flash attention off, and a quantised V then stops the server
+    (ggml-org/llama.cpp#28524); ``-fa on`` has the CPU compute attention.
+    """
+    key, value = settings.key_type, settings.value_type
+    if settings.flash_attn == "off" or (key == value and key in _CUDA_FLASH_TYPES):
+        return
+    stops = settings.flash_attn == "auto" and CACHE_TYPES[value].quantised
+    kind = next((name for name in (value, key) if name in _CUDA_FLASH_TYPES and name != "f16"), "q8_0")
+    effect = (
+        "-fa auto switches flash attention off, and the server stops at the quantised V"
+        if stops
+        else "attention is computed on the CPU, without a word"
+        if settings.flash_attn == "on"
+        else "-fa auto switches flash attention off"
+    )
+    yield diagnostic(
+        "cache_type_needs_flash_attention",
+        "error" if stops and sure else "warning",
+        f"default CUDA builds have no flash attention for K in {key} with V in {value}: {effect}",
+        repair=set_flag("--cache-type-k", kind, short="-ctk")
+        | set_flag("--cache-type-v", kind, short="-ctv"),
+        flag="--cache-type-v" if value != "f16" else "--cache-type-k",
+        k=key,
+        v=value,
+    )
+
+
 def _pairing(settings: LlamaSettings) -> Diagnostic:
     kind = settings.key_type if settings.key_type != "f16" else settings.value_type
-    return remark(
+    return diagnostic(
         "cache_types_differ",
         "error",
         f"latent attention keeps one row for keys and values: {settings.key_type} for K and "
         f"{settings.value_type} for V are refused",
-        fix=f"-ctk {kind} -ctv {kind}",
-        edits={"--cache-type-k": ("-ctk", kind), "--cache-type-v": ("-ctv", kind)},
+        repair=set_flag("--cache-type-k", kind, short="-ctk")
+        | set_flag("--cache-type-v", kind, short="-ctv"),
         flag="--cache-type-v",
         k=settings.key_type,
         v=settings.value_type,
@@ -120,13 +253,11 @@ def _blocks(settings: LlamaSettings, inspection: Inspection) -> Iterator[Diagnos
         block_len = CACHE_TYPES[side.type].block_len
         odd = sorted(dim for dim in side.dims if dim % block_len)
         if odd:
-            yield remark(
+            yield diagnostic(
                 "cache_type_block_size",
                 "error",
                 f"{side.type} keeps blocks of {block_len} values, which do not divide heads of {odd[0]}",
-                fix=f"{side.short} f16",
-                edits={side.flag: (side.short, "f16")},
-                flag=side.flag,
+                repair=set_flag(side.flag, "f16", short=side.short),
                 value=side.type,
                 block_len=block_len,
                 head_dim=odd[0],

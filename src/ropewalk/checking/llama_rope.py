@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ropewalk.checking.diagnostics import Diagnostic, Edits, remark
+from ropewalk.checking.diagnostics import NO_REPAIR, Diagnostic, Repair, diagnostic, remove_flags, set_flag
 from ropewalk.checking.lengths import Reach, beyond_published, over_trained, reach, short_texts
 from ropewalk.checking.llama_settings import LlamaServed, LlamaSettings, context_key
 from ropewalk.findings import Severity
@@ -17,7 +17,7 @@ from ropewalk.units import format_tokens as tokens
 _SCALES = ("--rope-scale", "--rope-freq-scale")
 
 
-def length_remarks(
+def length_diagnostics(
     settings: LlamaSettings, served: LlamaServed, inspection: Inspection, *, version: str | None
 ) -> Iterator[Diagnostic]:
     """The context against what the model was trained for, and the rope flags that are to stretch it."""
@@ -36,49 +36,46 @@ def length_remarks(
         yield from _beyond(settings, served, reached.advice)
 
 
-def _repair(settings: LlamaSettings, served: LlamaServed, inspection: Inspection, reached: Reach) -> Edits:
+def _repair(settings: LlamaSettings, served: LlamaServed, inspection: Inspection, reached: Reach) -> Repair:
     """The flags with which the wanted length is served, or the length nearest to it that can be."""
-    edits: dict[str, tuple[str, ...] | None] = {}
+    repair = NO_REPAIR
     refused = reached.advice.decision.decision == "refuse"
     length = served.context_length if refused and served.context_length else reached.length
     if length != served.wanted_len:
-        edits["--ctx-size"] = ("-c", str(length * (1 if settings.unified else settings.num_slots)))
-    edits |= _rope_edits(settings, reached.advice.decision)
+        total = length * (1 if settings.unified else settings.num_slots)
+        repair |= set_flag("--ctx-size", total, short="-c")
+    repair |= _rope_repair(settings, reached.advice.decision)
     if reached.advice.override_context_len:
         length_key = {context_key(inspection): f"int:{reached.advice.override_context_len}"}
         overrides = {**settings.kv_overrides, **length_key}
-        words = ",".join(f"{key}={typed}" for key, typed in overrides.items())
-        edits["--override-kv"] = ("--override-kv", words)
-    return edits
+        repair |= set_flag("--override-kv", ",".join(f"{key}={typed}" for key, typed in overrides.items()))
+    return repair
 
 
-def _rope_edits(settings: LlamaSettings, decision: RopeDecision) -> dict[str, tuple[str, ...] | None]:
-    flags = decision.llama_server_flags
-    edits: dict[str, tuple[str, ...] | None] = {
-        name: (name, value) for name, value in zip(flags[::2], flags[1::2], strict=True)
-    }
+def _rope_repair(settings: LlamaSettings, decision: RopeDecision) -> Repair:
+    """The rope flags that the planner decides on, in place of those that stand there."""
+    repair = NO_REPAIR
     if settings.scale is not None or settings.scaling is not None:
-        edits = {**dict.fromkeys(("--rope-scaling", *_SCALES, "--yarn-orig-ctx")), **edits}
-    return edits
+        repair = remove_flags("--rope-scaling", *_SCALES, "--yarn-orig-ctx")
+    flags = decision.llama_server_flags
+    for name, value in zip(flags[::2], flags[1::2], strict=True):
+        repair |= set_flag(name, value)
+    return repair
 
 
-def _words(edits: Edits) -> str:
-    return " ".join(" ".join(words) for words in edits.values() if words)
-
-
-def _capped(served: LlamaServed, repair: Edits) -> Diagnostic:
+def _capped(served: LlamaServed, repair: Repair) -> Diagnostic:
     """More was reserved, or asked for, than a slot may use."""
     slots, trained = served.slots, served.trained_len or 0
     dead = slots.n_ctx - min(slots.n_ctx, slots.num_slots * trained)
     severity: Severity = "error" if dead or not slots.unified else "warning"
     unusable = f"; cells for {tokens(dead)} tokens are reserved that no request can use" if dead else ""
-    return remark(
+    return diagnostic(
         "slot_context_capped",
         severity,
         f"{tokens(served.wanted_len)} tokens are asked for, every slot is capped at the trained context, "
         f"{tokens(trained)}{unusable}",
-        fix=_words(repair),
-        edits=repair if severity == "error" else None,
+        fix=repair.text,
+        repair=repair if severity == "error" else None,
         flag="--ctx-size",
         context_len=served.wanted_len,
         trained_context=trained,
@@ -97,22 +94,22 @@ def _scaled_twice(served: LlamaServed, inspection: Inspection) -> Diagnostic | N
         if replaced
         else f"the flags scale positions that the checkpoint scales already ({shipped}): both apply"
     )
-    return remark(
+    return diagnostic(
         "context_scaled_twice",
         "error",
         what,
         fix="remove the rope flags: the scaling is part of the checkpoint",
-        edits=dict.fromkeys(("--rope-scaling", *_SCALES, "--yarn-orig-ctx")),
+        repair=remove_flags("--rope-scaling", *_SCALES, "--yarn-orig-ctx"),
         flag="--rope-scale",
         rope_type=shipped,
         factor=served.effective.factor,
     )
 
 
-def _inactive(settings: LlamaSettings, served: LlamaServed, repair: Edits) -> Iterator[Diagnostic]:
+def _inactive(settings: LlamaSettings, served: LlamaServed, repair: Repair) -> Iterator[Diagnostic]:
     """Rope flags that change nothing."""
     if settings.scaling == "none" and settings.scale is not None:
-        yield remark(
+        yield diagnostic(
             "rope_scaling_inactive",
             "warning",
             "--rope-scaling none turns the scale off that another flag sets",
@@ -120,16 +117,16 @@ def _inactive(settings: LlamaSettings, served: LlamaServed, repair: Edits) -> It
             flag="--rope-scaling",
         )
     if settings.scaling == "yarn" and served.effective.factor == 1.0:
-        yield remark(
+        yield diagnostic(
             "rope_scaling_inactive",
             "error",
             "--rope-scaling yarn without --rope-scale scales by 1: nothing is stretched",
-            fix=_words(repair) or "remove --rope-scaling",
-            edits={"--rope-scaling": None, **repair},
+            fix=repair.writes or "remove --rope-scaling",
+            repair=remove_flags("--rope-scaling") | repair,
             flag="--rope-scaling",
         )
     if settings.original is not None and served.effective.type != "yarn":
-        yield remark(
+        yield diagnostic(
             "rope_scaling_inactive",
             "warning",
             f"--yarn-orig-ctx is read by YaRN only, and the scaling is {served.effective.type}",
@@ -140,7 +137,7 @@ def _inactive(settings: LlamaSettings, served: LlamaServed, repair: Edits) -> It
     if mixes is None:
         mixes = 1.0 if served.effective.type == "yarn" else 0.0
     if settings.attn_factor is not None and mixes > 0:
-        yield remark(
+        yield diagnostic(
             "rope_scaling_inactive",
             "warning",
             "--yarn-attn-factor is computed anew wherever YaRN mixes rates (src/llama-context.cpp:179)",
@@ -160,15 +157,13 @@ def _original(settings: LlamaSettings, served: LlamaServed, inspection: Inspecti
     if used == rule.yarn_original:
         return None
     missing = settings.original is None
-    return remark(
+    return diagnostic(
         "rope_original_missing" if missing else "rope_factor_mismatch",
         "error",
         f"YaRN counts from {tokens(used or 0)} tokens"
         + (", as --yarn-orig-ctx is not given" if missing else "")
         + f"; the publisher counts from {tokens(rule.yarn_original)} ({rule.source}): other pairs are scaled",
-        fix=f"--yarn-orig-ctx {rule.yarn_original}",
-        edits={"--yarn-orig-ctx": ("--yarn-orig-ctx", str(rule.yarn_original))},
-        flag="--yarn-orig-ctx",
+        repair=set_flag("--yarn-orig-ctx", rule.yarn_original),
         used=used,
         published=rule.yarn_original,
     )
@@ -178,7 +173,7 @@ def _beyond(settings: LlamaSettings, served: LlamaServed, advice: RopeAdvice) ->
     """A length that is served, and what is known about it."""
     length = served.slot_len
     scaled = served.effective.factor != 1.0 or served.shipped.factor != 1.0
-    better = _words(_rope_edits(settings, advice.decision))
+    better = _rope_repair(settings, advice.decision).writes
     if not scaled:
         yield from over_trained(
             length, advice, flag="--ctx-size", fix=better or f"-c {advice.native_context}"
@@ -189,7 +184,7 @@ def _beyond(settings: LlamaSettings, served: LlamaServed, advice: RopeAdvice) ->
     if served.effective.type == "yarn":
         yield short_texts(served.effective.factor, advice, length=served.wanted_len, flag="--rope-scale")
         return
-    yield remark(
+    yield diagnostic(
         "short_text_degradation",
         "warning",
         f"linear scaling slows every position by {served.effective.factor:g}: the weights were not trained "

@@ -25,6 +25,10 @@ from ropewalk.planner.rope.trained_context import (
 AUTO_SLOTS = 4
 _CACHE_RAM_MIB = 8192  # the prompt cache, kept in host memory
 _CHECKPOINTS = 32  # per slot
+_FIT_FLOOR = 4096  # --fit-ctx
+# Where layers and experts go; with one of them --fit may still shorten a context that is not given, and does
+# nothing else (src/llama.cpp llama_params_fit_impl).
+_PLACING = ("--gpu-layers", "--n-cpu-moe", "--cpu-moe", "--override-tensor", "--tensor-split")
 _ON = frozenset({"on", "enabled", "true", "1"})
 _OFF = frozenset({"off", "disabled", "false", "0"})
 
@@ -34,18 +38,25 @@ class LlamaSettings:
     """What the flags say; ``ctx`` is None where ``-c`` is not given, 0 asks for the trained context.
 
     ``num_slots`` and ``unified`` are resolved: without ``-np`` there are four slots that share one cache.
-    ``scale`` is the frequency scale, None where no flag sets it.
+    ``split_given``: ``--no-kv-unified`` stands there. ``scale`` is the frequency scale, None where no flag
+    sets it. ``fit_floor`` is the shortest context that ``--fit`` comes down to, ``placed`` the options given
+    that place layers and experts. ``on_gpu`` is what the command says of devices, None where it says nothing.
     """
 
     ctx: int | None
     num_slots: int
     auto_slots: bool
     unified: bool
+    split_given: bool
     per_slot: int
     batch: int | None
     ubatch: int | None
     swa_full: bool
     fit: bool
+    fit_given: bool
+    fit_floor: int
+    placed: tuple[str, ...]
+    on_gpu: bool | None
     flash_attn: FlashAttention
     key_type: str
     value_type: str
@@ -71,11 +82,16 @@ def settings_of(parsed: dict[str, Any]) -> LlamaSettings:
         num_slots=AUTO_SLOTS if auto_slots else cast(int, slots),
         auto_slots=auto_slots,
         unified=auto_slots or bool(parsed.get("--kv-unified")),
+        split_given=parsed.get("--kv-unified") is False,
         per_slot=_count(parsed, "--kv-unified-per-slot") or 0,
         batch=_count(parsed, "--batch-size") or None,
         ubatch=_count(parsed, "--ubatch-size") or None,
         swa_full=bool(parsed.get("--swa-full")),
         fit=parsed.get("--fit") not in _OFF,
+        fit_given=parsed.get("--fit") in _ON,
+        fit_floor=_count(parsed, "--fit-ctx") or _FIT_FLOOR,
+        placed=tuple(flag for flag in _PLACING if flag in parsed and parsed[flag] not in ("auto", "-1")),
+        on_gpu=_on_gpu(parsed),
         flash_attn=_flash(parsed.get("--flash-attn")),
         key_type=_cache_type(parsed, "--cache-type-k"),
         value_type=_cache_type(parsed, "--cache-type-v"),
@@ -224,6 +240,14 @@ def _scale(parsed: dict[str, Any]) -> float | None:
         if value and name in ("--rope-scale", "--rope-freq-scale"):
             return freq_scale(value) if name == "--rope-scale" else value
     return None
+
+
+def _on_gpu(parsed: Mapping[str, Any]) -> bool | None:
+    """Whether layers are to go to a GPU, where the command says."""
+    if parsed.get("--device") == "none" or _layers(parsed) == 0:
+        return False
+    placing = [flag for flag in (*_PLACING, "--main-gpu", "--fit-target") if flag in parsed]
+    return True if placing or "--device" in parsed else None
 
 
 def _layers(parsed: Mapping[str, Any]) -> int | None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ropewalk.checking.diagnostics import Diagnostic, remark
+from ropewalk.checking.diagnostics import Diagnostic, diagnostic, set_flag
 from ropewalk.checking.llama_settings import LlamaServed, LlamaSettings
 from ropewalk.units import format_tokens as tokens
 
 
-def slot_remarks(settings: LlamaSettings, served: LlamaServed) -> Iterator[Diagnostic]:
+def slot_diagnostics(settings: LlamaSettings, served: LlamaServed) -> Iterator[Diagnostic]:
     """How the slots come to their context."""
     slots = served.slots
     if settings.unified and slots.num_slots > 1:
@@ -17,16 +17,17 @@ def slot_remarks(settings: LlamaSettings, served: LlamaServed) -> Iterator[Diagn
     elif slots.num_slots > 1:
         yield _divided(settings, served)
     if settings.ctx is None and settings.fit and not settings.per_slot:
-        yield remark(
+        yield diagnostic(
             "context_may_shrink",
             "info",
             f"-c is not given: the trained context of {tokens(slots.n_ctx)} tokens is reserved, or less "
-            "where --fit (on by default) finds too little memory, down to 4,096",
+            f"where --fit (on by default) finds too little memory, down to {tokens(settings.fit_floor)}",
             fix=f"-c {slots.n_ctx}",
             flag="--ctx-size",
+            floor=settings.fit_floor,
         )
     elif settings.ctx == 0:
-        yield remark(
+        yield diagnostic(
             "context_from_checkpoint",
             "info",
             f"-c 0 reserves the whole trained context, {tokens(slots.n_ctx)} tokens, and keeps --fit from "
@@ -35,8 +36,18 @@ def slot_remarks(settings: LlamaSettings, served: LlamaServed) -> Iterator[Diagn
             flag="--ctx-size",
             n_ctx=slots.n_ctx,
         )
+    if settings.fit_given and settings.placed and settings.ctx is not None:
+        yield diagnostic(
+            "flag_without_effect",
+            "warning",
+            f"--fit changes nothing where -c and {settings.placed[0]} are given: it gives up with a warning "
+            "in the log, and the server runs out of memory where the rest does not fit",
+            fix=f"leave out {' and '.join(settings.placed)}, and --fit places the layers and experts",
+            flag="--fit",
+            placed=list(settings.placed),
+        )
     if settings.per_slot > slots.cells:
-        yield remark(
+        yield diagnostic(
             "flag_without_effect",
             "warning",
             f"--kv-unified-per-slot {settings.per_slot} is more than a slot can have ({tokens(slots.cells)})",
@@ -48,15 +59,17 @@ def slot_remarks(settings: LlamaSettings, served: LlamaServed) -> Iterator[Diagn
 
 
 def _shared(settings: LlamaSettings, served: LlamaServed) -> Diagnostic:
+    """One pool; whoever did not ask for slots is given one that has it alone."""
     slots = served.slots
     how = "without -np there are four slots, which" if settings.auto_slots else f"{slots.num_slots} slots"
-    return remark(
+    each = slots.n_ctx // slots.num_slots
+    return diagnostic(
         "pool_shared",
         "warning" if settings.auto_slots else "info",
         f"{how} share one cache of {tokens(slots.n_ctx)} tokens: each may take up to "
         f"{tokens(served.slot_len)}, all together no more than the cache holds",
-        fix=f"-np 1 for one request at a time, -c {served.slot_len * slots.num_slots} for "
-        f"{slots.num_slots} of full length at once",
+        fix=f"-np 1 for one request at a time, or --kv-unified-per-slot {each} for {slots.num_slots} at once",
+        repair=set_flag("--parallel", 1, short="-np") if settings.auto_slots else None,
         flag="--parallel",
         num_slots=slots.num_slots,
         kv_cells=slots.n_ctx,
@@ -65,14 +78,19 @@ def _shared(settings: LlamaSettings, served: LlamaServed) -> Diagnostic:
 
 
 def _divided(settings: LlamaSettings, served: LlamaServed) -> Diagnostic:
+    """``-c`` is the length of all slots together. A total beyond the trained length was meant as one."""
     slots = served.slots
     total = settings.ctx or slots.n_ctx
-    return remark(
+    meant_as_total = settings.split_given or total > (served.trained_len or total)
+    each = f"-c {total * slots.num_slots} for {tokens(total)} each, or "
+    return diagnostic(
         "slot_context_divided",
-        "warning",
+        "info" if meant_as_total else "warning",
         f"-np {slots.num_slots} divides -c {total}: each request has {tokens(slots.cells)} tokens, prompt "
         "and answer together",
-        fix=f"-c {total * slots.num_slots} for {tokens(total)} each",
+        fix=("" if meant_as_total or served.trained_len is None else each)
+        + "--kv-unified, and each request may use the whole cache; -np 1 for one request at a time",
+        repair=None if meant_as_total else set_flag("--kv-unified"),
         flag="--parallel",
         ctx_size=total,
         num_slots=slots.num_slots,

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from ropewalk.findings import Finding
 from ropewalk.planner.records import Memory
+
+Unjudged = Literal["model", "memory"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,9 @@ class CheckResult:
 
     ``parsed`` maps each flag that was given, under its longest spelling, to the value that the engine
     reads. ``rules_version`` is the engine version whose rules were applied, ``engine_version`` the one
-    asked for. Every finding of severity error or warning names its remedy in ``where["fix"]``.
+    asked for. Every finding names its remedy in ``where["fix"]``. ``ok`` is False where an error was found,
+    True where none was and the model and the memory of the device were judged; else it is None, and
+    ``not_judged`` names what is open.
     ``corrected`` is None where an error cannot be repaired without more knowledge than is at hand.
     """
 
@@ -62,5 +66,6 @@ class CheckResult:
     resolved: Resolved
     corrected: Corrected | None
     findings: tuple[Finding, ...]
-    ok: bool
+    ok: bool | None
+    not_judged: tuple[Unjudged, ...] = ()
     schema: str = "ropewalk.check/1"

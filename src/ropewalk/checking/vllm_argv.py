@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ropewalk.checking.diagnostics import Diagnostic, remark
+from ropewalk.checking.diagnostics import Diagnostic, diagnostic, set_flag
 from ropewalk.checking.flags import Flag, FlagSet
 from ropewalk.checking.numbers import finite, human_int, human_length, json_value
 from ropewalk.checking.parsed_option import ParsedOption
@@ -130,25 +130,25 @@ def _wanted(flag: Flag | None, option: _Option, after: Sequence[str]) -> int:
 
 
 def read_values(
-    given: Sequence[ParsedOption], flags: FlagSet, version: str | None
+    options: Sequence[ParsedOption], flags: FlagSet, version: str | None
 ) -> tuple[dict[str, Any], list[Diagnostic]]:
     """Each option's value as vLLM reads it, the last one counting, and what is wrong with it.
 
     Dotted options of one name make one JSON object, which replaces whatever else the option was given.
     """
     parsed: dict[str, Any] = {}
-    remarks: list[Diagnostic] = []
+    diagnostics: list[Diagnostic] = []
     seen: dict[str, ParsedOption] = {}
-    for item in sorted(given, key=lambda item: bool(item.path)):
+    for item in sorted(options, key=lambda item: bool(item.path)):
         before = seen.get(item.name)
         appends = item.flag is not None and item.flag.kind == "append"
         if before is not None and not appends and not (before.path and item.path):
-            remarks.append(_repeated(before, item))
+            diagnostics.append(_repeated(before, item))
         seen[item.name] = item
         if item.flag is None:
-            remarks.append(_unknown(item, flags, version))
+            diagnostics.append(_unknown(item, flags, version))
         elif item.flag.takes_value and not item.values and item.flag.kind != "optional":
-            remarks.append(_bad(item, "it has no value", f"give {item.name} a value"))
+            diagnostics.append(_bad(item, "it has no value", f"give {item.name} a value"))
         elif item.path:
             base = parsed.get(item.name) if before is not None and before.path else None
             parsed[item.name] = _with(base, item.path, _loose(item.text))
@@ -156,8 +156,8 @@ def read_values(
             parsed[item.name] = [*parsed.get(item.name, ()), item.text]
         else:
             parsed[item.name], problems = _value(item.flag, item)
-            remarks += problems
-    return parsed, remarks
+            diagnostics += problems
+    return parsed, diagnostics
 
 
 def _with(base: Any, path: tuple[str, ...], value: Any) -> dict[str, Any]:
@@ -232,13 +232,12 @@ def _decimal_unit(item: ParsedOption, value: int) -> list[Diagnostic]:
     binary = f"{item.text.strip()[:-1]}{item.text.strip()[-1].upper()}"
     meant = "" if "." in binary else f"; if you meant {binary}, write {human_int(binary)}"
     return [
-        remark(
+        diagnostic(
             "unit_suffix",
             "warning",
             f"vLLM reads {item.text!r} after {item.name} as {value}: its small letters count in thousands",
             fix=f"{item.name} {value}{meant}",
-            edits={item.name: (item.name, str(value))},
-            flag=item.name,
+            repair=set_flag(item.name, value),
             value=item.text,
             read=value,
         )
@@ -246,7 +245,7 @@ def _decimal_unit(item: ParsedOption, value: int) -> list[Diagnostic]:
 
 
 def _bad(item: ParsedOption, why: str, fix: str) -> Diagnostic:
-    return remark(
+    return diagnostic(
         "bad_value",
         "error",
         f"vLLM does not take {' '.join(item.words)!r}: {why}",
@@ -263,7 +262,7 @@ def _repeated(before: ParsedOption, item: ParsedOption) -> Diagnostic:
         if item.path
         else ""
     )
-    return remark(
+    return diagnostic(
         "setting_overruled",
         "warning",
         f"{item.name} is set twice: {new!r} overrules {' '.join(before.words)!r}{whole}",
@@ -275,7 +274,7 @@ def _repeated(before: ParsedOption, item: ParsedOption) -> Diagnostic:
 def _unknown(item: ParsedOption, flags: FlagSet, version: str | None) -> Diagnostic:
     if item.name.startswith("-"):
         return unknown_flag(item, item.name, flags, version, begun=_begun(item.name, flags))
-    return remark(
+    return diagnostic(
         "unknown_flag",
         "error",
         f"vLLM takes one model and cannot place {item.name!r}",

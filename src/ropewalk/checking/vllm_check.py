@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from ropewalk.checking import vllm_argv as vllm_words
+from ropewalk.checking import vllm_argv
 from ropewalk.checking.analysis import Analysis
-from ropewalk.checking.argv import Command
-from ropewalk.checking.diagnostics import Diagnostic, Edits, remark, unpriced
-from ropewalk.checking.flags import FlagSet
+from ropewalk.checking.command import Command
+from ropewalk.checking.diagnostics import Diagnostic, Repair, diagnostic, memory_unknown, remove_flags
+from ropewalk.checking.flags import flag_set
 from ropewalk.checking.lengths import reach
 from ropewalk.checking.records import Resolved
 from ropewalk.checking.unknown_flags import absent_flags
-from ropewalk.checking.vllm_length import length_remarks
-from ropewalk.checking.vllm_memory import VllmMemory, memory_for, memory_remarks, start_remarks
-from ropewalk.checking.vllm_repair import ROPE_FLAGS, override_text, repaired
-from ropewalk.checking.vllm_rope import rope_remarks
+from ropewalk.checking.vllm_length import length_diagnostics
+from ropewalk.checking.vllm_memory import VllmMemory, memory_diagnostics, memory_for
+from ropewalk.checking.vllm_repair import ROPE_FLAGS, override_text, rope_repair
+from ropewalk.checking.vllm_rope import rope_diagnostics
 from ropewalk.checking.vllm_settings import VllmServed, VllmSettings, serve, settings_of
+from ropewalk.checking.vllm_start import rank_diagnostics, start_diagnostics
 from ropewalk.errors import CheckpointError, UsageError
 from ropewalk.inspector.records import Inspection
 from ropewalk.inspector.rope_blocks import type_of
@@ -31,52 +32,73 @@ _AT_LEAST_ONE = (
 )  # fmt: skip
 
 
+def rules_version() -> str:
+    """The release whose options and rules are known."""
+    return flag_set("vllm").version
+
+
+def model_of(command: Command) -> str | None:
+    """The folder or repository that is served."""
+    flags = flag_set("vllm")
+    parsed, _ = vllm_argv.read_values(vllm_argv.read_words(command.arguments, flags), flags, None)
+    return parsed.get("--model")
+
+
 def analyze(
-    command: Command, inspection: Inspection | None, *, flags: FlagSet, version: str | None, machine: Machine
+    command: Command, inspection: Inspection | None, *, version: str | None, machine: Machine
 ) -> Analysis:
-    """What vLLM makes of the command, and everything that is to be said about it."""
-    given = vllm_words.read_words(command.arguments, flags)
-    parsed, remarks = vllm_words.read_values(given, flags, version)
-    remarks += _unjudged(parsed)
-    settings = settings_of(parsed, command.engine_env, version=version)
+    """What vLLM makes of the command, and everything that is wrong with it."""
+    flags = flag_set("vllm")
+    options = vllm_argv.read_words(command.arguments, flags)
+    parsed, diagnostics = vllm_argv.read_values(options, flags, version)
+    diagnostics += _unjudged(parsed)
+    settings = settings_of(
+        parsed, command.engine_env, version=version, on_cpu=_runs_on_cpu(command, parsed, machine)
+    )
     served = serve(settings, inspection, version=version) if inspection else None
     memory = None
     if served and inspection:
         try:
-            memory = memory_for(settings, served, inspection, machine)
+            memory = memory_for(settings, served, inspection, machine, version=version)
         except (CheckpointError, UsageError) as error:
-            remarks.append(unpriced(error))
-    absent = absent_flags(given, flags, version)
+            diagnostics.append(memory_unknown(error))
+    absent = absent_flags(options, flags, version)
     if served and inspection:
         reached = reach(inspection, context_len=served.served_len, engine="vllm", version=version)
-        edits = repaired(settings, inspection, reached, version=version)
-        remarks += (_as_override(item, edits) for item in absent)
-        remarks += rope_remarks(settings, served, inspection, edits)
-        remarks += length_remarks(settings, served, reached.advice, edits)
+        repair = rope_repair(settings, inspection, reached, version=version)
+        diagnostics += (_as_override(item, repair) for item in absent)
+        diagnostics += rope_diagnostics(settings, served, inspection, repair)
+        diagnostics += length_diagnostics(settings, served, reached.advice, repair)
     else:
-        remarks += absent
-    remarks += start_remarks(settings, served, parsed, machine)
-    remarks += memory_remarks(settings, served, inspection, memory)
+        diagnostics += absent
+    diagnostics += start_diagnostics(settings, served, parsed, machine)
+    if inspection is not None:
+        diagnostics += rank_diagnostics(settings, inspection)
+    if served and memory:
+        diagnostics += memory_diagnostics(settings, served, memory)
     return Analysis(
-        given=given,
-        model=model_of(parsed),
+        options=options,
+        model=parsed.get("--model"),
         parsed=parsed,
         resolved=_resolved(settings, served, inspection, memory),
-        remarks=tuple(remarks),
+        diagnostics=tuple(diagnostics),
+        memory_judged=memory is not None and memory.is_judged,
     )
 
 
-def model_of(parsed: dict[str, Any]) -> str | None:
-    """The folder or repository that is served."""
-    return parsed.get("--model")
+def _runs_on_cpu(command: Command, parsed: Mapping[str, Any], machine: Machine) -> bool:
+    """As the machine, the command or its image says; else vLLM is one for GPUs."""
+    if machine.kind is not None:
+        return machine.kind == "cpu"
+    return parsed.get("--device") == "cpu" or bool(command.on_cpu)
 
 
-def _as_override(item: Diagnostic, edits: Edits) -> Diagnostic:
+def _as_override(item: Diagnostic, repair: Repair) -> Diagnostic:
     """A rope flag that is gone, with the override that says the same today."""
     if item.finding.where.get("flag") not in ROPE_FLAGS:
         return item
-    where = {**item.finding.where, "fix": override_text(edits) or "remove the rope flags"}
-    return Diagnostic(replace(item.finding, where=where), edits)
+    where = {**item.finding.where, "fix": override_text(repair) or "remove the rope flags"}
+    return Diagnostic(replace(item.finding, where=where), repair)
 
 
 def _unjudged(parsed: dict[str, Any]) -> Iterator[Diagnostic]:
@@ -84,7 +106,7 @@ def _unjudged(parsed: dict[str, Any]) -> Iterator[Diagnostic]:
     for flag in _AT_LEAST_ONE:
         value = parsed.get(flag)
         if isinstance(value, int) and value < 1 and (flag, value) != ("--max-model-len", -1):
-            yield remark(
+            yield diagnostic(
                 "bad_value",
                 "error",
                 f"{flag} {value}: it must be at least 1",
@@ -94,17 +116,16 @@ def _unjudged(parsed: dict[str, Any]) -> Iterator[Diagnostic]:
             )
     overrides, path = parsed.get("--hf-overrides"), parsed.get("--config")
     if overrides is not None and not isinstance(overrides, dict | str):
-        yield remark(
+        yield diagnostic(
             "bad_value",
             "error",
             f"--hf-overrides {json.dumps(overrides)} is no JSON object: vLLM stops",
             fix="give it an object, or nothing",
-            edits={"--hf-overrides": None},
-            flag="--hf-overrides",
+            repair=remove_flags("--hf-overrides"),
             value=overrides,
         )
     if path:
-        yield remark(
+        yield diagnostic(
             "config_file_not_read",
             "warning",
             f"what {path} sets is not judged: vLLM reads it before the command line",
@@ -126,12 +147,13 @@ def _resolved(
     fixed = settings.kv_cache_bytes
     needed = memory.memory.kv.reserved_bytes if memory else None
     length = served.served_len
-    if settings.max_model_len == -1 and memory and memory.max_context_len:
-        length = min(length, memory.max_context_len)
+    pool = memory.pool if memory else None
+    if settings.max_model_len == -1 and pool and pool.max_len[0]:
+        length = min(length, pool.max_len[0])
     return Resolved(
         context_per_request=length,
         num_sequences=settings.max_num_seqs,
-        kv_cells=memory.size_tokens if memory else None,
+        kv_cells=pool.capacity.tokens if pool and pool.fixed else None,
         kv_bytes=needed if fixed is None else fixed * ranks,
         trained_context=inspection.value("max_position_embeddings"),
         supported_context=inspection.value("supported_context"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ropewalk.checking.diagnostics import Diagnostic, Edits, remark
+from ropewalk.checking.diagnostics import Diagnostic, Repair, diagnostic
 from ropewalk.checking.lengths import beyond_published, over_trained, short_texts
 from ropewalk.checking.vllm_repair import override_text
 from ropewalk.checking.vllm_settings import ALLOW_LONG, VllmServed, VllmSettings
@@ -15,67 +15,67 @@ from ropewalk.units import format_tokens as tokens
 _FLAG = "--max-model-len"
 
 
-def length_remarks(
-    settings: VllmSettings, served: VllmServed, advice: RopeAdvice, edits: Edits
+def length_diagnostics(
+    settings: VllmSettings, served: VllmServed, advice: RopeAdvice, repair: Repair
 ) -> Iterator[Diagnostic]:
     """The length asked for against the one derived, the table of positions, and the training.
 
-    ``edits`` is the override that serves the length, where one does.
+    ``repair`` is the override that serves the length, where one does.
     """
     if served.served_len > served.derived_len:
-        yield _over_derived(settings, served, edits)
+        yield _over_derived(settings, served, repair)
         if not settings.allow_long:
             return
     if served.table_rows is not None and served.served_len > served.table_rows:
-        yield _table_too_short(served, served.table_rows, edits)
+        yield _table_too_short(served, served.table_rows, repair)
         return
     if type_of(served.block) == "longrope":
         yield from _longrope(settings, served)
     native = f"--max-model-len {advice.native_context}"
     if type_of(served.block) == "default" and served.served_len <= served.derived_len:
-        yield from over_trained(served.served_len, advice, flag=_FLAG, fix=override_text(edits) or native)
+        yield from over_trained(served.served_len, advice, flag=_FLAG, fix=override_text(repair) or native)
     yield from beyond_published(served.served_len, advice, flag=_FLAG)
     factor = served.block.get("factor")
     if served.overridden.block is not None and type_of(served.block) == "yarn" and factor:
         yield short_texts(factor, advice, length=served.served_len, flag="--hf-overrides")
 
 
-def _over_derived(settings: VllmSettings, served: VllmServed, edits: Edits) -> Diagnostic:
+def _over_derived(settings: VllmSettings, served: VllmServed, repair: Repair) -> Diagnostic:
     """vLLM's own refusal, or the variable that turns it into a warning."""
     asked = (
         f"--max-model-len {tokens(served.served_len)} is more than the {tokens(served.derived_len)} that "
         "vLLM derives from the config"
     )
     if settings.allow_long:
-        return remark(
+        return diagnostic(
             "context_over_trained",
             "warning",
             f"{asked}; {ALLOW_LONG} lets it start all the same, and hides real mistakes with it",
-            fix=_words(edits),
+            fix=_words(repair),
             flag=_FLAG,
             context_len=served.served_len,
             derived_max_len=served.derived_len,
         )
-    return remark(
+    return diagnostic(
         "context_over_trained",
         "error",
         f"{asked}: it stops with a ValueError",
-        fix=_words(edits),
-        edits=edits,
+        fix=_words(repair),
+        repair=repair,
         flag=_FLAG,
         context_len=served.served_len,
         derived_max_len=served.derived_len,
     )
 
 
-def _table_too_short(served: VllmServed, rows: int, edits: Edits) -> Diagnostic:
-    return remark(
+def _table_too_short(served: VllmServed, rows: int, repair: Repair) -> Diagnostic:
+    return diagnostic(
         "rope_table_too_short",
         "error",
         f"vLLM has {tokens(rows)} rows of positions for this block and serves {tokens(served.served_len)}. "
         "A prompt past the table comes back empty, and so does every later one, without an error",
-        fix=_words(edits),
-        edits=edits,
+        fix=_words(repair),
+        repair=repair,
         flag="--hf-overrides",
         rows=rows,
         context_len=served.served_len,
@@ -87,7 +87,7 @@ def _longrope(settings: VllmSettings, served: VllmServed) -> Iterator[Diagnostic
     if not original:
         return
     if settings.max_model_len is None and served.served_len < served.derived_len:
-        yield remark(
+        yield diagnostic(
             "context_below_trained",
             "warning",
             f"without --max-model-len vLLM serves {tokens(served.served_len)} tokens of a longrope model, "
@@ -98,7 +98,7 @@ def _longrope(settings: VllmSettings, served: VllmServed) -> Iterator[Diagnostic
             derived_max_len=served.derived_len,
         )
     if served.served_len > original:
-        yield remark(
+        yield diagnostic(
             "short_text_degradation",
             "warning",
             f"for more than {tokens(int(original))} tokens vLLM takes longrope's long list for every prompt, "
@@ -109,6 +109,5 @@ def _longrope(settings: VllmSettings, served: VllmServed) -> Iterator[Diagnostic
         )
 
 
-def _words(edits: Edits) -> str:
-    told = [override_text(edits), " ".join(edits.get(_FLAG) or ())]
-    return " ".join(word for word in told if word) or "remove the rope keys"
+def _words(repair: Repair) -> str:
+    return repair.writes or "remove the rope keys"

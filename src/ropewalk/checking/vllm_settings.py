@@ -46,12 +46,15 @@ class VllmSettings:
     disable_sliding_window: bool
     chunked_prefill: bool
     on_cpu: bool
+    cache_from_variable: bool
     overrides: Mapping[str, Any]
     meant: Mapping[str, Any]
     cut: Mapping[str, Any]
 
 
-def settings_of(parsed: Mapping[str, Any], env: Mapping[str, str], *, version: str | None) -> VllmSettings:
+def settings_of(
+    parsed: Mapping[str, Any], env: Mapping[str, str], *, version: str | None, on_cpu: bool = False
+) -> VllmSettings:
     """The settings that lengths and memory depend on; values that vLLM refuses count as unset."""
     space = env.get(CPU_CACHE, "")
     given = parsed.get("--hf-overrides")
@@ -71,7 +74,8 @@ def settings_of(parsed: Mapping[str, Any], env: Mapping[str, str], *, version: s
         allow_long=env.get(ALLOW_LONG, "0").strip().lower() in ("1", "true"),
         disable_sliding_window=bool(parsed.get("--disable-sliding-window")),
         chunked_prefill=parsed.get("--enable-chunked-prefill") is not False,
-        on_cpu=CPU_CACHE in env,
+        on_cpu=on_cpu or CPU_CACHE in env,
+        cache_from_variable=CPU_CACHE in env,
         overrides=overrides if versions.has(versions.ROPE_SCALING_FLAG_REMOVED, version) else meant,
         meant=meant,
         cut=_cut(parsed, env),

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from ropewalk import core
 from ropewalk.cli import output
 from ropewalk.cli.command import Command, json_option, option
+from ropewalk.cli.params import SIZE
+
+if TYPE_CHECKING:
+    from ropewalk.planner.machine import DeviceKind
+
+_STATUS = {True: 0, False: 1, None: 3}
 
 
 @click.command(
@@ -20,19 +28,49 @@ from ropewalk.cli.command import Command, json_option, option
 )
 @option("--checkpoint", metavar="CHECKPOINT", help="The model, where the command names one that is not here.")
 @option("--engine-version", metavar="V", help="Judge by the rules of this version.")
+@option(
+    "--memory",
+    "memory_bytes",
+    type=SIZE,
+    metavar="SIZE",
+    help="Memory of each device; without it whether the server fits is not judged.",
+)
+@option(
+    "--device",
+    type=click.Choice(["auto", "cpu", "gpu"]),
+    default="auto",
+    help="Judge for this kind of device.  [default: as the command says]",
+)
 @json_option
 @click.argument("words", metavar="COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
-def command(checkpoint: str | None, engine_version: str | None, words: tuple[str, ...], as_json: bool) -> int:
+def command(
+    checkpoint: str | None,
+    engine_version: str | None,
+    memory_bytes: int | None,
+    device: str,
+    words: tuple[str, ...],
+    as_json: bool,
+) -> int:
     """Judge a vllm or llama-server command line: what it comes to, what is wrong, how it should read.
 
-    Nothing is started. COMMAND may be one quoted string. Exit status 1 where an error is found.
+    Nothing is started. COMMAND may be one quoted string, as it stands in a script, a systemd unit or a
+    compose file. Exit status 1 where an error is found, 3 where none is and the model or the memory could not
+    be judged.
     """
+    from ropewalk.planner.machine import Machine
+
+    kind: DeviceKind | None = None if device == "auto" else "cpu" if device == "cpu" else "gpu"
     with output.waiting("reading what the command names"):
-        result = core.check(words, checkpoint=checkpoint, engine_version=engine_version)
+        result = core.check(
+            words,
+            checkpoint=checkpoint,
+            engine_version=engine_version,
+            machine=Machine(kind=kind, memory_bytes=memory_bytes),
+        )
     if as_json:
         output.document(result)
     else:
         from ropewalk.report.check import check_page
 
         output.page(check_page(result))
-    return 0 if result.ok else 1
+    return _STATUS[result.ok]

@@ -17,16 +17,24 @@ Row = tuple[str, RenderableType]
 
 
 def check_page(result: CheckResult) -> RenderableType:
-    """The page; it says how to have more judged where the checkpoint was not at hand."""
-    verdict = Text("OK", style="bold green") if result.ok else Text("WRONG", style="bold red")
+    """The page; it says what could not be judged, and how to have it judged."""
+    verdict = _verdict(result)
     rows: list[Row] = [
         ("engine", Parts([result.engine, f"by the rules of {result.rules_version}"])),
         ("serves", Parts(list(_resolved(result.resolved)) or ["unknown without the checkpoint"])),
         ("findings", findings_block(result.findings)),
     ]
-    if any(finding.code == "checkpoint_not_read" for finding in result.findings):
-        rows.append(("model", "not at hand: --checkpoint CHECKPOINT has lengths and bytes judged too"))
+    if "model" in result.not_judged:
+        rows.append(("model", "not found; add --checkpoint CHECKPOINT to check lengths and memory"))
+    if "memory" in result.not_judged:
+        rows.append(("memory", "not judged; add --memory SIZE to see whether it fits"))
     return Group(verdict, labelled(rows), *_corrected(result))
+
+
+def _verdict(result: CheckResult) -> Text:
+    if result.ok is None:
+        return Text(f"NOT JUDGED: {' and '.join(result.not_judged)}", style="bold yellow")
+    return Text("OK", style="bold green") if result.ok else Text("WRONG", style="bold red")
 
 
 def _resolved(resolved: Resolved) -> Iterator[str]:
@@ -47,7 +55,7 @@ def _resolved(resolved: Resolved) -> Iterator[str]:
 def _corrected(result: CheckResult) -> list[RenderableType]:
     corrected = result.corrected
     if corrected is None:
-        return [labelled([("corrected", "cannot be told without more knowledge")])]
+        return [labelled([("corrected", "no automatic fix; see the findings")])]
     if not corrected.changed:
         return []
     return [labelled([("corrected", "")]), Verbatim(fold(corrected.command, width=_COMMAND_WIDTH))]
