@@ -84,6 +84,20 @@ class LinkType(ListType):
         return speeds
 
 
+class AutoCountType(_IntegerType):
+    """A whole number from 0 on, or ``auto``, which is :data:`AUTO`."""
+
+    name = "auto|N"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The count, or :data:`AUTO`; a usage error names the option."""
+        if isinstance(value, int):
+            return value
+        if value == "auto":
+            return AUTO
+        return click.IntRange(min=0).convert(value, param, ctx)
+
+
 class NewFileType(_PathType):
     """A file to write: that it cannot be is told before the work, not after it."""
 
@@ -107,6 +121,7 @@ class NewFileType(_PathType):
         return [CompletionItem(incomplete, type="file")]
 
 
+AUTO = -1  # of a count that is looked for
 TOKENS = UnitType("tokens", parse_tokens, "tokens")
 SIZE = UnitType("size", parse_size, "bytes")
 SERVED = served_engines()
@@ -161,8 +176,14 @@ _SERVER = (
     option("--ubatch", type=COUNT, metavar="N", group=_ENGINE, help="llama-server: physical batch."),
     option("--flash-attn", type=click.Choice(["on", "off", "auto"]), group=_ENGINE,
            help="llama-server: flash attention."),
-    option("--gpu-layers", type=click.IntRange(min=0), metavar="N", group=_ENGINE,
-           help="llama-server: layers on the GPU."),
+    option("--gpu-layers", type=AutoCountType(), metavar="auto|N", group=_ENGINE,
+           help="llama-server: layers on the GPU; auto: as many as fit.  [default: all]"),
+    option("--n-cpu-moe", type=AutoCountType(), metavar="auto|N", group=_ENGINE,
+           help="llama-server: experts of the first N layers stay in host memory; auto: as few as fit."),
+    option("--cpu-moe", is_flag=True, default=None, group=_ENGINE,
+           help="llama-server: all experts stay in host memory."),
+    option("--override-tensor", type=ListType(click.STRING), metavar="PATTERN=BUFFER,...", group=_ENGINE,
+           help="llama-server: tensors by name: '\\.ffn_up_exps=CPU'; the first match counts."),
     option("--kv-unified/--no-kv-unified", default=None, group=_ENGINE,
            help="llama-server: one pool for all sequences, or one each."),
     option("--swa-full", is_flag=True, default=None, group=_ENGINE,
@@ -184,6 +205,10 @@ _DEVICES = (
     option("--block-size", type=COUNT, metavar="N", group=_ENGINE, help="vLLM: tokens per block."),
     option("--tensor-split", type=ListType(click.FloatRange(min=0)), metavar="SHARE,...", group=_SEVERAL,
            help="llama-server: shares of the RPC servers and, behind them, the GPUs."),
+    option("--split-mode", type=click.Choice(["layer", "none"]), group=_SEVERAL,
+           help="llama-server: layers over all GPUs, or all on one (--main-gpu)."),
+    option("--main-gpu", type=click.IntRange(min=0), metavar="N", group=_SEVERAL,
+           help="llama-server: the GPU of --split-mode none, counted from 0."),
     option("--rpc", "rpc_servers", type=ListType(click.STRING), metavar="HOST:PORT,...", group=_SEVERAL,
            help="llama-server: ggml-rpc-servers that take layers. --memory: this machine first."),
     option("--link-speed", type=LinkType(), metavar="SPEED[,SPEED]", group=_SEVERAL,
@@ -213,6 +238,10 @@ def _with(options: Sequence[Callable[[Any], Any]], command: Callable[..., Any]) 
 def request_fields(options: dict[str, Any]) -> dict[str, Any]:
     """What was given, by the names of ``PlanRequest``; its own defaults hold for the rest."""
     fields = {name: value for name, value in options.items() if value is not None}
+    for name, goal in (("gpu_layers", "gpu_layers"), ("n_cpu_moe", "cpu_moe")):
+        if fields.get(name) == AUTO:
+            del fields[name]
+            fields["fit"] = goal
     sizes = fields.pop("memory_bytes", ())
     if len(sizes) == 1:
         fields["memory_bytes"] = sizes[0]

@@ -56,6 +56,7 @@ from ropewalk.inspector.records import (
     Fact,
     Inspection,
     Kind,
+    WeightBytes,
 )
 
 
@@ -145,8 +146,17 @@ class _Derivation:
             facts=self.facts,
             layers=self._groups(layers),
             block=None if self.incomplete else typical_block(self.evidence),
-            weights=weight_bytes(self.places, num_layers) if len(self.checkpoint.tensors) else None,
+            weights=self._weights(num_layers),
             findings=by_severity(self.findings),
+        )
+
+    def _weights(self, num_layers: int) -> WeightBytes | None:
+        """Bytes by place; None where no tensor was read."""
+        tensors = self.checkpoint.tensors
+        if not len(tensors):
+            return None
+        return weight_bytes(
+            self.places, num_layers, named=tensors if self.checkpoint.format == "gguf" else None
         )
 
     def _num_layers(self) -> int:

@@ -109,11 +109,24 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True)
+class NamedBytes:
+    """Stored bytes of the tensors of one name; ``*`` in it stands for the block's number.
+
+    ``nbytes[i]`` is the tensor of block ``blocks[i]``; outside of blocks it is empty, with one size.
+    """
+
+    name: str
+    blocks: tuple[int, ...]
+    nbytes: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class WeightBytes:
-    """Stored bytes by place; ``sum`` of all fields is the checkpoint's ``tensor_bytes``.
+    """Stored bytes by place; ``sum`` of the places is the checkpoint's ``tensor_bytes``.
 
     ``layers[i]`` is all of block i, ``experts[i]`` the part of it that routed experts take.
-    ``output_head`` is 0 where the embedding serves as head and is stored once.
+    ``output_head`` is 0 where the embedding serves as head and is stored once. ``tensors`` are the same bytes
+    by name, for GGUF, whose tensors are placed by name; empty for other formats.
     """
 
     embedding: int
@@ -123,6 +136,7 @@ class WeightBytes:
     experts: tuple[int, ...]
     mtp: int
     towers: int
+    tensors: tuple[NamedBytes, ...] = ()
 
     @property
     def total(self) -> int:

@@ -18,6 +18,7 @@ from ropewalk.planner.machine import Machine
 from ropewalk.planner.model import shape_of
 from ropewalk.planner.nodes import find_nodes
 from ropewalk.planner.parallel import world_size
+from ropewalk.planner.placement import GOALS, find_placement
 from ropewalk.planner.records import (
     Advice,
     Candidate,
@@ -25,6 +26,7 @@ from ropewalk.planner.records import (
     Fit,
     Memory,
     Parallel,
+    PlacementStep,
     Plan,
     PlanRequest,
     PromptWork,
@@ -40,6 +42,7 @@ _LEAST = {
     "max_batched_tokens": 1, "batch": 1, "ubatch": 1, "gpu_layers": 0, "cache_ram_bytes": 0,
     "context_checkpoints": 0, "data_parallel": 1, "decode_context_parallel": 1, "nodes": 1,
     "gpus_per_node": 1, "block_size": 1, "mtp": 0, "max_num_seqs": 1, "kv_cache_memory_bytes": 1,
+    "n_cpu_moe": 0, "main_gpu": 0,
 }  # fmt: skip
 _MOST = 2**63 - 1  # what an engine could be given
 _MOST_DEVICES = 1024  # each gets a share of its own
@@ -64,7 +67,7 @@ def make_plan(
     request = _with_budget(request)
     _check(request)
     shape = shape_of(inspection, draft=draft, projector=projector, mtp=request.mtp)
-    case, candidates = _settled(PlanningCase(shape, request, machine, rules_of(request.engine)))
+    case, candidates, placements = _settled(PlanningCase(shape, request, machine, rules_of(request.engine)))
     request = case.request
     key, value = case.types()
     estimated = case.memory_model().estimate_memory(request.context_len, request.num_sequences)
@@ -100,6 +103,7 @@ def make_plan(
         findings=by_severity(findings),
         override_context_len=advice.override_context_len,
         parallel=parallel,
+        placements=placements,
     )
 
 
@@ -149,12 +153,15 @@ def _with_budget(request: PlanRequest) -> PlanRequest:
     return replace(request, memory_bytes=min(request.node_memory_bytes))
 
 
-def _settled(case: PlanningCase) -> tuple[PlanningCase, tuple[Candidate, ...]]:
+def _settled(case: PlanningCase) -> tuple[PlanningCase, tuple[Candidate, ...], tuple[PlacementStep, ...]]:
     """The request as given, or the one that a search found, and what it tried."""
     if case.request.fit == "asked":
-        return case, ()
+        return case, (), ()
+    if case.request.fit in GOALS:
+        found, placements = find_placement(case)
+        return found, (), placements
     request, candidates = find_nodes(case)
-    return case.asking(request), candidates
+    return case.asking(request), candidates, ()
 
 
 def _fit(case: PlanningCase, memory: Memory) -> Fit:

@@ -11,7 +11,8 @@ from ropewalk.findings import Finding, has_error
 Basis = Literal["exact", "engine_rule", "oracle", "estimate"]
 RopeDecisionKind = Literal["none", "scale", "builtin", "refuse"]
 FlashAttention = Literal["on", "off", "auto"]
-FitGoal = Literal["asked", "nodes"]
+FitGoal = Literal["asked", "nodes", "gpu_layers", "cpu_moe"]
+SplitMode = Literal["layer", "none", "row", "tensor"]
 AdviceKind = Literal["layers", "split", "replicas", "context_parallel"]
 
 
@@ -26,7 +27,10 @@ class PlanRequest:
     does). None means the engine's own default for ``batch``, ``ubatch``, ``max_batched_tokens``.
     ``gpu_layers``, ``cache_ram_bytes`` (limit of the prompt cache in host memory) and
     ``context_checkpoints`` are llama-server's, which the planned command switches off unless asked for;
-    ``gpu_layers`` None puts all layers on the GPU where one is planned for. ``mtp`` is how many tokens the
+    ``gpu_layers`` None puts all layers on the GPU where one is planned for. ``n_cpu_moe`` keeps the routed
+    experts of so many first blocks on the host, ``cpu_moe`` those of all; ``override_tensor`` are
+    ``PATTERN=BUFFER`` rules for the names of tensors, the first that matches wins; ``split_mode`` and
+    ``main_gpu`` are as in llama-server. ``mtp`` is how many tokens the
     checkpoint's own MTP layers draft per step, 0 for none, ``draft`` a smaller checkpoint that drafts,
     ``projector`` a file with the tower of a model that sees or hears (llama-server).
 
@@ -45,7 +49,8 @@ class PlanRequest:
     its own machine comes first in ``node_memory_bytes``, the RPC servers behind it. ``num_sequences`` are
     dealt out to the replicas. ``block_size`` is vLLM's, in tokens. ``link_speed`` is what a device can send
     inside a node and, where given, between nodes, in bytes per second. ``fit`` ``nodes`` looks for the
-    cheapest cut over devices of this size that holds the target, instead of planning the one given.
+    cheapest cut over devices of this size that holds the target, instead of planning the one given;
+    ``gpu_layers`` and ``cpu_moe`` for the placement with the most on the devices that holds it.
     """
 
     context_len: int
@@ -93,6 +98,11 @@ class PlanRequest:
     quantization: str | None = None
     prefix_caching: bool | None = None
     language_model_only: bool = False
+    n_cpu_moe: int | None = None
+    cpu_moe: bool = False
+    override_tensor: tuple[str, ...] = ()
+    split_mode: SplitMode = "layer"
+    main_gpu: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -371,6 +381,26 @@ class Candidate:
     chosen: bool = False
 
 
+PlacementStepKind = Literal["one_more", "chosen", "one_less", "least"]
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementStep:
+    """A placement that was priced: the chosen one, one block more or less on the devices, or the least there.
+
+    ``gpu_layers`` None is all layers. ``host_weights_bytes`` are the weights that stay on the host,
+    ``shortfall_bytes`` is what the tightest device is short of, negative for what it has to spare, and
+    ``max_context_len`` the longest context with this placement.
+    """
+
+    kind: PlacementStepKind
+    gpu_layers: int | None
+    n_cpu_moe: int | None
+    host_weights_bytes: int
+    shortfall_bytes: int
+    max_context_len: int | None
+
+
 @dataclass(frozen=True, slots=True)
 class Parallel:
     """What several ranks bring and cost; ``tightest`` is the device that decides."""
@@ -418,7 +448,8 @@ class Plan:
     """The answer to a :class:`PlanRequest`; ``launch`` is filled in by ``serving``.
 
     ``override_context_len`` is set where the checkpoint's own limit must be lifted to that length,
-    ``parallel`` where there are several devices or a search for them.
+    ``parallel`` where there are several devices or a search for them, ``placements`` where one was looked
+    for.
     """
 
     request: PlanRequest
@@ -434,6 +465,7 @@ class Plan:
     launch: Launch | None = None
     override_context_len: int | None = None
     parallel: Parallel | None = None
+    placements: tuple[PlacementStep, ...] = ()
     schema: str = "ropewalk.plan/1"
 
     @property

@@ -31,7 +31,14 @@ from ropewalk.report.layout import (
     labelled,
     range_bar,
 )
-from ropewalk.report.ranks import advice_table, candidate_table, describe_traffic, device_table, rank_grid
+from ropewalk.report.ranks import (
+    advice_table,
+    candidate_table,
+    describe_traffic,
+    device_table,
+    placement_table,
+    rank_grid,
+)
 from ropewalk.report.verdict import flops, needed_low, verdict
 from ropewalk.units import format_bytes, format_seconds, format_tokens
 
@@ -91,6 +98,8 @@ def _rows(plan: Plan, *, sources: bool) -> Iterator[Row]:
     yield "KV cache", _kv(plan)
     if plan.fit.table:
         yield "what fits", _fit_table(plan.fit)
+    if plan.placements:
+        yield "placement", placement_table(plan.placements)
     if plan.parallel:
         yield from _parallel(plan.parallel)
     if plan.compute:

@@ -9,9 +9,9 @@ from itertools import groupby
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.text import Text
 
-from ropewalk.planner.records import Advice, Candidate, DeviceShare, Parallel, Plan, Traffic
+from ropewalk.planner.records import Advice, Candidate, DeviceShare, Parallel, PlacementStep, Plan, Traffic
 from ropewalk.report.layout import BAR_STYLE, columns, common_unit, in_unit
-from ropewalk.units import format_tokens
+from ropewalk.units import format_bytes, format_tokens
 
 _BAR_WIDTH = 12
 _TIGHTEST = "◀"
@@ -209,6 +209,35 @@ def describe_traffic(sent: Traffic) -> str:
         return words
     low, high = (seconds * 1e6 for seconds in (sent.low_seconds, sent.high_seconds))
     return f"{words}, {low:,.0f} – {high:,.0f} µs (estimate)"
+
+
+_STEPS = {
+    "one_more": "one more",
+    "chosen": "chosen",
+    "one_less": "one less",
+    "least": "least",
+}
+
+
+def placement_table(steps: Sequence[PlacementStep]) -> RenderableType:
+    """The chosen placement between its neighbours: what stays on the host, what is short or to spare."""
+    unit = common_unit(step.host_weights_bytes for step in steps)
+    table = columns("left", "right", "right", "right", "right", "left")
+    heads = ("", "layers", "experts off", f"host {unit}", "longest", "")
+    table.add_row(*(Text(name, style="dim") for name in heads))
+    for step in steps:
+        reach = "–" if step.max_context_len is None else format_tokens(step.max_context_len)
+        lacks, spare = format_bytes(abs(step.shortfall_bytes)), step.shortfall_bytes <= 0
+        table.add_row(
+            _STEPS[step.kind],
+            "all" if step.gpu_layers is None else str(step.gpu_layers),
+            str(step.n_cpu_moe or 0),
+            in_unit(step.host_weights_bytes, unit),
+            reach,
+            f"{lacks} to spare" if spare else f"lacks {lacks}",
+            style="bold" if step.kind == "chosen" else "",
+        )
+    return table
 
 
 def candidate_table(parallel: Parallel) -> RenderableType:

@@ -173,6 +173,9 @@ def _require_known(shape: ModelShape, request: PlanRequest) -> None:
         "--mtp": bool(request.mtp),
         "--draft": shape.draft is not None and not request.mtp,
         "--projector": shape.projector_bytes,
+        "--n-cpu-moe": request.n_cpu_moe,
+        "--cpu-moe": request.cpu_moe,
+        "--override-tensor": bool(request.override_tensor),
     }
     for flag, value in unknown.items():
         if value:

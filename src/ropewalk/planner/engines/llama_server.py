@@ -55,7 +55,10 @@ _RPC_COMPUTE = (80, 160, 240)
 _HOST_BESIDE_RPC = (90, 120, 150)
 # ggml-rpc-server held 1 to 2 MiB idle, and 4 MiB beside its buffers after a prompt.
 _RPC_PROCESS = (MIB, 2 * MIB, 4 * MIB)
-_OPTIONS = frozenset({"tensor_split", "rpc_servers", "node_memory_bytes", "projector"})
+_OPTIONS = frozenset({
+    "tensor_split", "rpc_servers", "node_memory_bytes", "projector", "n_cpu_moe", "cpu_moe",
+    "override_tensor", "split_mode", "main_gpu",
+})  # fmt: skip
 
 
 def types_of(shape: ModelShape, request: PlanRequest, machine: Machine) -> tuple[CacheType, CacheType]:
@@ -185,7 +188,7 @@ class LlamaMemoryModel:
         low, middle, most = _GPU_PROCESS
         return [
             estimate("compute_buffer", compute.bytes, compute.low, high, "the CPU's buffer at least"),
-            *(self._draft(slots, compute) if place.has_output else ()),
+            *(self._draft(slots, compute) if self._drafts_on(place) else ()),
             estimate("process_overhead", middle, low, most, "context and libraries, public logs"),
         ]
 
@@ -193,7 +196,7 @@ class LlamaMemoryModel:
         low, middle, most = _RPC_PROCESS
         return [
             _scaled(compute, _RPC_COMPUTE, "measured on two RPC servers, one model (b11434)"),
-            *(self._draft(slots, compute) if place.has_output else ()),
+            *(self._draft(slots, compute) if self._drafts_on(place) else ()),
             estimate("process_overhead", middle, low, most, "ggml-rpc-server, idle and in use (b11434)"),
         ]
 
@@ -204,7 +207,8 @@ class LlamaMemoryModel:
             if row.indexer_bytes:
                 pooled = slots.cells // (group.compress_ratio or 1)
                 indexer += slots.streams * pooled * count * row.indexer_bytes
-            states += slots.num_slots * count * row.state_bytes
+            # Rows of states for every token that may be rolled back, src/llama-memory-recurrent.cpp:103.
+            states += slots.num_slots * (1 + self.request.mtp) * count * row.state_bytes
         sizes = {
             "kv_cache": (kv, "cells of 256, src/llama-kv-cache.cpp:217"),
             "state": (states, "f32 for every slot, src/llama-memory-recurrent.cpp:101"),
@@ -240,6 +244,10 @@ class LlamaMemoryModel:
             group.count * ((length * row.token_bytes if group.window else 0) + row.state_bytes)
             for group, row, length in zip(self.shape.layers, self.rows, cells, strict=True)
         )
+
+    def _drafts_on(self, place: Place) -> bool:
+        """A draft computes where the output is, an MTP block where it was put."""
+        return place.has_draft if self.request.mtp else place.has_output
 
     def _draft(self, slots: Slots, compute: Bounds) -> list[MemoryTerm]:
         """A second context of the same length, in f16 (-ctkd), with buffers of its own; MTP weights come with

@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ropewalk.planner.engines.llama_places import EXPERTS
+
 Setting = tuple[str, Any]  # dotted attribute of CommonParams, value
 
 
@@ -77,6 +79,11 @@ def _list(text: str) -> list[str]:
     return text.split(",")
 
 
+def _experts_of(text: str) -> str:
+    """Rules that keep the experts of the first blocks on the host (common/common.h:1236)."""
+    return ",".join(f"blk\\.{block}{EXPERTS}=CPU" for block in range(_whole(text)))
+
+
 def _shares(text: str) -> list[float]:
     return [_number(part) for part in text.split(",")]
 
@@ -92,6 +99,8 @@ _ROPE_SCALING = _choice("invalid value", none=0, linear=1, yarn=2)
 _LOAD_MODE = _choice("invalid value", auto=-1, none=0, mmap=1, mlock=2, mmapplusmlock=3, dio=4)
 _SPLIT_MODE = _choice("invalid value", none=0, layer=1, row=2, tensor=3)
 _ON_OFF = _choice("error: unknown value, expected on or off", on=1, off=0)
+
+_RULES = "tensor_buft_overrides"  # one text with commas, to which every flag adds
 
 FLAGS = (
     Flag(("-m", "--model"), ("model.path",), str),
@@ -137,6 +146,9 @@ FLAGS = (
     Flag(("-sm", "--split-mode"), ("split_mode",), _SPLIT_MODE),
     Flag(("-ts", "--tensor-split"), ("tensor_split",), _shares),
     Flag(("-mg", "--main-gpu"), ("main_gpu",), _whole),
+    Flag(("-ot", "--override-tensor"), (_RULES,), str),
+    Flag(("-cmoe", "--cpu-moe"), (_RULES,), value=f"{EXPERTS}=CPU"),
+    Flag(("-ncmoe", "--n-cpu-moe"), (_RULES,), _experts_of),
     Flag(("-nkvo", "--no-kv-offload"), ("no_kv_offload",)),
     Flag(("-kvo", "--kv-offload"), ("no_kv_offload",), value=False),
     Flag(("-nr", "--no-repack"), ("no_extra_bufts",)),
@@ -178,10 +190,18 @@ def parse(arguments: Sequence[str]) -> tuple[Setting, ...]:
             raise FlagError(f"error: invalid argument: {name}")
         value = flag.value if flag.read is None else _value(name, flag.read, next(rest, None))
         settings += [(attribute, value) for attribute in flag.attributes]
+    settings = _one_text(settings)
     threads = dict(settings).get("cpuparams.n_threads")
     if threads is not None and "cpuparams_batch.n_threads" not in dict(settings):
         settings.append(("cpuparams_batch.n_threads", threads))
     return tuple(settings)
+
+
+def _one_text(settings: list[Setting]) -> list[Setting]:
+    """The rules for tensors as one setting, in the order given."""
+    rules = [value for attribute, value in settings if attribute == _RULES and value]
+    rest = [setting for setting in settings if setting[0] != _RULES]
+    return [*rest, (_RULES, ",".join(rules))] if rules else rest
 
 
 def _value(name: str, read: Callable[[str], Any], text: str | None) -> Any:

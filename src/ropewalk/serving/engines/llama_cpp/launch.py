@@ -205,6 +205,11 @@ def _layers(plan: Plan) -> tuple[str, ...]:
         *(("--rpc", ",".join(request.rpc_servers)) if request.rpc_servers else ()),
         *("-ngl", str(asked if offloads else 0)),
         *(("-ts", shares) if shares else ()),
+        *(("-sm", request.split_mode) if request.split_mode != "layer" else ()),
+        *(("-mg", str(request.main_gpu)) if request.main_gpu else ()),
+        *(("-ot", ",".join(request.override_tensor)) if request.override_tensor else ()),
+        *(("--cpu-moe",) if request.cpu_moe else ()),
+        *(("--n-cpu-moe", str(request.n_cpu_moe)) if request.n_cpu_moe else ()),
     )
 
 

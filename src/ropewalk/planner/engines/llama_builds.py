@@ -1,0 +1,51 @@
+"""Which build of llama.cpp changed what, as far as it was read: between the two builds either rule may hold.
+
+Builds are numbered by commits; where only a day is known, the nearest builds that others named on days
+before and after stand for it (b9174 2026-05-16, b9263 -05-21, b9701 -06-18, b9986 -07-14, b10183 -07-29,
+b10437 -08-16, b10819 -09-05).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+_NUMBER = re.compile(r"[0-9]{4,6}$")
+
+
+def build_number(version: str | None) -> int | None:
+    """The number in ``b11434`` or ``2026.10.11549``; None for what names no build."""
+    found = _NUMBER.search(version or "")
+    return int(found[0]) if found else None
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A change that build ``absent`` did not have and build ``present`` had."""
+
+    absent: int
+    present: int
+
+    def surely(self, version: str | None) -> bool:
+        """Whether this build has it for certain. Without a number the newest rules hold."""
+        number = build_number(version)
+        return number is None or number >= self.present
+
+    def maybe(self, version: str | None) -> bool:
+        """Whether this build may have it."""
+        number = build_number(version)
+        return number is None or number > self.absent
+
+
+# Masks of flash attention are f16 from the start, where f32 ones were cast to it (#23764, 2026-05-29).
+HALF_MASK = Change(9263, 9701)
+# Rows of logits are reserved for the slots, not for every token of a ubatch (#23861, 2026-06-01).
+FEW_LOGITS = Change(9263, 9701)
+# CUDA's flash attention reserves f16 copies of other caches in the buffer, not in a pool (#23907, 2026-06).
+COPIES_RESERVED = Change(9263, 9701)
+# MTP blocks are loaded only where they draft (#26296, 2026-07-31).
+MTP_ON_DEMAND = Change(10183, 10437)
+# A batch may mix tokens and embeddings: two more rows of them on the host (absent in a log of 2026-07-19).
+MIXED_BATCH = Change(9986, 11434)
+# CUDA's default build has kernels for every pair of types but iq4_nl (absent in b10819, #28455).
+ALL_PAIRS = Change(10819, 11434)
