@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import ast
+from collections.abc import Iterator
+from fnmatch import fnmatch
+from pathlib import Path
 from typing import get_args
 
+import ropewalk
+from ropewalk import engines
 from ropewalk.engines import REGISTRY, EngineName, engine_for
 from ropewalk.planner.engines import EngineRules, llama_cpp_python, llama_server, rules_of, transformers, vllm
 from ropewalk.serving.dry_run.confirm import DryRun, dry_run_of
@@ -68,3 +74,42 @@ def test_a_checkpoint_gets_the_first_engine_that_serves_its_format() -> None:
         "vllm",
         "vllm",
     ]
+
+
+# --- no list beside the registry ------------------------------------------------------------------------
+
+ROOT = Path(ropewalk.__file__).parent
+ROOMS = (
+    "engines.py",
+    "planner/engines/*",
+    "serving/engines/vllm/*",
+    "serving/engines/llama_cpp/*",
+    "serving/engines/llama_cpp_python/*",
+    "checking/vllm_*",
+    "checking/llama_*",
+)
+RECORDS = {name for name in vars(engines) if isinstance(vars(engines)[name], engines.Engine)}
+# Changes of behaviour belong to versions of one engine each; the checker of wrappers knows their images.
+TABLES = {"planner/rope/versions.py", "checking/argv.py", "checking/check.py", "checking/containers.py"}
+
+
+def named_engines(path: Path) -> Iterator[str]:
+    """Every place of a module that depends on which engine it is."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Constant) and node.value in REGISTRY:
+            yield f"{node.lineno}: {node.value!r}"
+        if isinstance(node, ast.Attribute) and node.attr in ("reads_gguf", *RECORDS):
+            yield f"{node.lineno}: {ast.unparse(node)}"
+        if isinstance(node, ast.ImportFrom) and node.module == engines.__name__:
+            yield from (f"{node.lineno}: {one.name}" for one in node.names if one.name in RECORDS)
+
+
+def test_no_engine_is_named_outside_its_rooms() -> None:
+    found = {
+        name: places
+        for path in sorted(ROOT.rglob("*.py"))
+        if (name := str(path.relative_to(ROOT))) not in TABLES
+        and not any(fnmatch(name, room) for room in ROOMS)
+        and (places := list(named_engines(path)))
+    }
+    assert found == {}

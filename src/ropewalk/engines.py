@@ -68,7 +68,8 @@ class Engine:
     ``rules`` is the module of the planner with the functions of ``EngineRules``; ``room`` the package of
     serving whose modules ``launch``, ``find`` and ``install`` have those of ``Adapter``, ``Finder`` and
     ``Installer``, and ``dry_run`` those of ``DryRun`` where the engine works out its own memory when asked
-    (``answers_dry_run``); ``checker`` the module that analyzes its command lines.
+    (``answers_dry_run``); ``checker`` the module that analyzes its command lines, ``log_reader`` the
+    one that reads the logs of servers that others started.
     ``variable`` names an installed engine in the environment, ``how_to_get`` says what to do where there is
     none. ``counts_builds``: versions are build numbers. ``plans_for_cpu``: the processor is an ordinary
     device of it; else it is planned for a GPU unless the installed build serves on the processor.
@@ -82,6 +83,7 @@ class Engine:
     room: str | None = None
     answers_dry_run: bool = False
     checker: str | None = None
+    log_reader: str | None = None
     rope: RopeTraits = RopeTraits()
     counts_builds: bool = False
     plans_for_cpu: bool = False
@@ -114,6 +116,7 @@ VLLM = Engine(
     room="ropewalk.serving.engines.vllm",
     answers_dry_run=True,
     checker="ropewalk.checking.vllm_check",
+    log_reader="ropewalk.checking.vllm_log",
     rope=RopeTraits(
         words="vllm_hf_overrides",
         dynamic_ntk="table",
@@ -146,6 +149,7 @@ LLAMA_SERVER = Engine(
     room="ropewalk.serving.engines.llama_cpp",
     answers_dry_run=True,
     checker="ropewalk.checking.llama_check",
+    log_reader="ropewalk.checking.llama_log",
     rope=replace(_LLAMA_CPP_ROPE, lifts_by_override=True),
     counts_builds=True,
     plans_for_cpu=True,

@@ -124,7 +124,7 @@ def _memory(log: ForeignLog, check: CheckResult | None) -> Iterator[LogTerm]:
     """Every planned term, and what was printed besides; vLLM's pool is not planned but found."""
     memory = check.resolved.memory if check else None
     planned = {term.name: (term.low_bytes, term.high_bytes) for term in memory.terms} if memory else {}
-    if log.engine == "vllm":
+    if log.finds_pool:
         planned.pop("kv_cache", None)
     for name in dict.fromkeys((*planned, *(buffer.name for buffer in log.buffers))):
         seen = term_of(log.buffers, name)

@@ -14,6 +14,7 @@ from ropewalk.cli.failures import INTERRUPTED_STATUS
 from ropewalk.cli.measure import show
 from ropewalk.cli.params import NEW_FILE
 from ropewalk.cli.runs import store_option
+from ropewalk.engines import engine_for
 from ropewalk.errors import CheckpointMissingError, EngineMissingError
 from ropewalk.findings import has_error
 from ropewalk.serving.engines import pick_engine
@@ -88,7 +89,7 @@ def demo_model() -> Path:
 def _require_engine() -> None:
     """A missing engine is told before anything else is shown."""
     try:
-        pick_engine("llama-server")
+        pick_engine(engine_for("gguf"))
     except EngineMissingError as error:
         raise EngineMissingError(
             'the demonstration needs an engine: pip install "ropewalk[embedded]"', where=error.where

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
@@ -116,7 +115,7 @@ def start(
     spec = _with_port(spec)
     require_free(spec.port, host=spec.host)
     adapter = adapter_of(spec.build.engine)
-    with _argv_of(spec) as argv:
+    with adapter.start_argv(spec) as argv:
         began = time.monotonic()
         process = EngineProcess(
             _command(spec, argv, launcher=launcher, log_path=log_path, grace_seconds=grace_seconds),
@@ -275,20 +274,6 @@ def _command(
         return (*program, *argv)
     members = members_of(spec, program=program, launcher=launcher, log_path=log_path.absolute())
     return arguments_of(members, grace_seconds=grace_seconds)
-
-
-@contextlib.contextmanager
-def _argv_of(spec: LaunchSpec) -> Iterator[tuple[str, ...]]:
-    """The arguments to start with. The embedded engine takes no metadata override, so it gets a patched
-    copy of the file; once it has the copy mapped, the name is removed again."""
-    if spec.build.name != "embedded" or spec.override_context_len is None:
-        yield spec.argv
-        return
-    from ropewalk.serving.engines.llama_cpp.gguf_override import patched_copy
-    from ropewalk.serving.engines.llama_cpp.launch import with_model
-
-    with patched_copy(Path(spec.model), context_len=spec.override_context_len) as copy:
-        yield with_model(spec.argv, str(copy))
 
 
 def _environment(spec: LaunchSpec, adapter: Adapter) -> Mapping[str, str]:

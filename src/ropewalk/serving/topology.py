@@ -14,14 +14,14 @@ class Topology:
     """Machines of a group, node 0 first, and how the others are started.
 
     ``launcher`` is the user's own command in front of a node's, see :mod:`ropewalk.serving.process.members`;
-    None leaves nodes on other machines to a person. ``program`` is the engine's name on those. The nodes meet
-    at ``master_port`` of node 0. With the executor ``ray`` one command serves on the Ray cluster at
-    ``ray_address``, and there are no nodes to start.
+    None leaves nodes on other machines to a person. ``program`` is what starts the engine on those, None for
+    its ordinary name. The nodes meet at ``master_port`` of node 0. With the executor ``ray`` one command
+    serves on the Ray cluster at ``ray_address``, and there are no nodes to start.
     """
 
     addresses: tuple[str, ...] = ()
     launcher: str | None = None
-    program: str = "vllm"
+    program: str | None = None
     master_port: int = MASTER_PORT
     executor: Executor = "mp"
     ray_address: str | None = None

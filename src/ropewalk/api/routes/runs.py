@@ -19,6 +19,7 @@ from ropewalk.api.sources import Sources
 from ropewalk.api.state import State, UseState, json_response
 from ropewalk.api.streams import EventStream, follow, last_event_id, once, unless_gone
 from ropewalk.documents import RunList
+from ropewalk.engines import REFERENCE
 from ropewalk.errors import RunActiveError, UsageError
 from ropewalk.jsonio import dumps, from_data
 from ropewalk.measuring.events import RunEnded
@@ -132,7 +133,7 @@ def _checked_plan(plan: dict[str, Any], sources: Sources) -> dict[str, Any]:
             where={"field": "settings.plan", "names": unknown},
         )
     try:
-        request = sources.allowed(from_data(PlanRequest, {"context_len": 1, "engine": "vllm", **plan}))
+        request = sources.allowed(from_data(PlanRequest, {"context_len": 1, "engine": REFERENCE, **plan}))
     except ValidationError as error:
         faults = error.errors(include_input=False, include_url=False)
         raise wrong_input(faults, part="settings.plan") from None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Protocol
 
 from ropewalk.findings import Finding
@@ -43,6 +44,9 @@ class Adapter(Protocol):
 
     def program(self, build: EngineBuild) -> tuple[str, ...]:
         """What goes before the arguments."""
+
+    def start_argv(self, spec: LaunchSpec) -> AbstractContextManager[tuple[str, ...]]:
+        """The arguments to start with, and what must be there until the server has loaded."""
 
     def served_name(self, argv: Sequence[str]) -> str:
         """The name under which a server with these arguments lists its model."""

@@ -271,7 +271,7 @@ def blocks(decision: RopeDecision) -> Iterator[tuple[str, str]]:
         if block is not None
     )
     if decision.llama_server_flags:
-        yield "llama-server", " ".join(decision.llama_server_flags)
+        yield "llama.cpp", " ".join(decision.llama_server_flags)
 
 
 def _factor(text: str) -> float:

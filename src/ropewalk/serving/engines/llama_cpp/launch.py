@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path, PurePath
 
 from ropewalk.errors import UsageError
@@ -124,6 +125,19 @@ def program(build: EngineBuild) -> tuple[str, ...]:
     if build.name == "embedded":
         return (build.path, "-P", "-m", "ropewalk.serving.engines.llama_cpp.embedded")
     return (build.path,)
+
+
+@contextmanager
+def start_argv(spec: LaunchSpec) -> Iterator[tuple[str, ...]]:
+    """The arguments to start with. The embedded engine takes no metadata override, so it gets a patched
+    copy of the file; once it has the copy mapped, the name is removed again."""
+    if spec.build.name != "embedded" or spec.override_context_len is None:
+        yield spec.argv
+        return
+    from ropewalk.serving.engines.llama_cpp.gguf_override import patched_copy
+
+    with patched_copy(Path(spec.model), context_len=spec.override_context_len) as copy:
+        yield with_model(spec.argv, str(copy))
 
 
 def command_of(spec: LaunchSpec) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from itertools import takewhile
 
 from ropewalk.findings import Finding
@@ -102,6 +103,11 @@ def launch_findings(plan: Plan) -> tuple[Finding, ...]:
 def program(build: EngineBuild) -> tuple[str, ...]:
     """What goes before the arguments: the module, by the interpreter that has it."""
     return (build.path, "-I", "-m", "llama_cpp.server")
+
+
+def start_argv(spec: LaunchSpec) -> AbstractContextManager[tuple[str, ...]]:
+    """The arguments as they are."""
+    return nullcontext(spec.argv)
 
 
 def command_of(spec: LaunchSpec) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import PurePath
 
 from ropewalk.findings import Finding
@@ -104,6 +105,11 @@ def program(build: EngineBuild) -> tuple[str, ...]:
     if PurePath(build.path).name.startswith("python"):
         return (build.path, "-P", "-m", "vllm.entrypoints.cli.main")
     return (build.path,)
+
+
+def start_argv(spec: LaunchSpec) -> AbstractContextManager[tuple[str, ...]]:
+    """The arguments as they are."""
+    return nullcontext(spec.argv)
 
 
 def command_of(spec: LaunchSpec) -> str:

@@ -30,7 +30,7 @@ def distribute(spec: LaunchSpec, spread: Topology, *, num_nodes: int) -> LaunchS
             f"{num_nodes} nodes are planned, and {len(set(addresses))} addresses given for them",
             where={"flag": "--node-addresses", "nodes": num_nodes, "addresses": list(addresses)},
         )
-    return with_nodes(spec, addresses, port=spread.master_port, program=spread.program)
+    return with_nodes(spec, addresses, port=spread.master_port, program=spread.program or "vllm")
 
 
 def node_flags(*, num_nodes: int, node: int | str, head: str, port: int = MASTER_PORT) -> tuple[str, ...]:
