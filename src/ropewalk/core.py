@@ -1,35 +1,83 @@
-"""The whole job as a handful of functions; every front end is thin over these.
+"""The whole job as a handful of functions; every front end calls these and nothing behind them.
 
-Data flows one way: checkpoint, inspection, plan, launch, measurement. A stage imports what it needs
-when it is called, so that asking for one does not start the others.
+Data flows one way: checkpoint, inspection, plan, launch, measurement. Each function takes and gives
+records; a stage imports what it needs when it is called, so that asking for one does not start the others.
+The six of ``import ropewalk`` (``inspect``, ``plan``, ``check``, ``serve``, ``measure``, ``attend``) take a
+request as keywords as well, and raise :class:`UsageError` for a wrong argument.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import fields, replace
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack, overload
 
-from ropewalk.engines import engine_for
+from ropewalk.engines import REFERENCE, engine_for
 from ropewalk.errors import CheckpointError, EngineMissingError, UsageError
+from ropewalk.validation import checked, record_of, require_known, require_type
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
     from ropewalk.checking import CheckResult
     from ropewalk.checking.log_report import LogReport
     from ropewalk.doctor import Doctor
+    from ropewalk.documents import ServerList, TensorList
     from ropewalk.emit import Kind
     from ropewalk.engines import EngineName
     from ropewalk.inspector.records import Checkpoint, Inspection
     from ropewalk.lab.records import Attention, Kernels
-    from ropewalk.measuring.cluster.settings import CampaignSettings
-    from ropewalk.measuring.records import Measurement
+    from ropewalk.measuring.arm_run import StartServer
+    from ropewalk.measuring.events import Event
+    from ropewalk.measuring.pace import Pace
+    from ropewalk.measuring.recall.asked import Asked
+    from ropewalk.measuring.records import Measurement, RecallCell, SpeedPoint, Trial
+    from ropewalk.measuring.run_pair import RunPair
+    from ropewalk.measuring.settings import MeasureOptions, RunRequest
+    from ropewalk.measuring.store import RunStore
+    from ropewalk.planner.cache_summary import CacheSummary
     from ropewalk.planner.machine import Machine
-    from ropewalk.planner.records import Plan
+    from ropewalk.planner.options import PlanOptions
+    from ropewalk.planner.records import Compute, Plan, PlanRequest
     from ropewalk.planner.rope.table import RopeTable
+    from ropewalk.serving.host.devices import Device
+    from ropewalk.serving.host.probe import Host, Read
+    from ropewalk.serving.launcher import RunningServer
+    from ropewalk.serving.live import Watch
+    from ropewalk.serving.preflight import PreflightItem
+    from ropewalk.serving.process.detached import DetachedServer
+    from ropewalk.serving.process.leftovers import Leftovers
+    from ropewalk.serving.process.log_tail import LogTail
+    from ropewalk.serving.records import LaunchSpec
     from ropewalk.serving.service import ServeSettings, Service
 
 Source = str | os.PathLike[str]
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def _public(function: Callable[P, R]) -> Callable[P, R]:
+    """A call that does not fit the signature is the user's mistake like any other."""
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return function(*args, **kwargs)
+        except TypeError as error:
+            own = error.__traceback__
+            if own is None or own.tb_next is not None:  # not the call itself, but something in it
+                raise
+            code = function.__code__
+            require_known(kwargs, code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
+            raise UsageError(str(error), where={"function": function.__name__}) from None
+
+    return call
+
+
+# Reading a checkpoint
 
 
 def open_checkpoint(source: Source) -> Checkpoint:
@@ -43,54 +91,193 @@ def open_checkpoint(source: Source) -> Checkpoint:
     return open_(source)
 
 
-def inspect(source: Source) -> Inspection:
+@_public
+def inspect(source: Source | Checkpoint) -> Inspection:
     """Say what a checkpoint is: facts with their sources, what each layer keeps, what is wrong.
 
     No weight is loaded. Raises :class:`CheckpointError` where there is nothing to say.
     """
     from ropewalk.inspector.inspection import inspect_checkpoint
+    from ropewalk.inspector.records import Checkpoint
 
-    return inspect_checkpoint(open_checkpoint(source))
+    return inspect_checkpoint(source if isinstance(source, Checkpoint) else open_checkpoint(_source(source)))
 
 
+def tensors(source: Source | Checkpoint, rows: Sequence[int] | None = None) -> TensorList:
+    """The tensors of a checkpoint as a record: all of them, or the ``rows`` of its table in this order."""
+    from ropewalk.documents import TensorList
+    from ropewalk.inspector.records import Checkpoint
+
+    opened = source if isinstance(source, Checkpoint) else open_checkpoint(source)
+    table = opened.tensors
+    chosen = range(len(table)) if rows is None else rows
+    return TensorList(
+        source=opened.source,
+        format=opened.format,
+        num_tensors=len(chosen),
+        tensor_bytes=sum(table.nbytes[row] for row in chosen),
+        tensors=tuple(table.row(row) for row in chosen),
+        findings=opened.findings,
+    )
+
+
+def matching(checkpoint: Checkpoint, glob: str | None) -> list[int]:
+    """The rows of the tensors whose whole name matches, in the table's order; all without a glob."""
+    from fnmatch import fnmatchcase
+
+    names = checkpoint.tensors.names
+    return [row for row, name in enumerate(names) if glob is None or fnmatchcase(name, glob)]
+
+
+def cache_summary(inspection: Inspection) -> CacheSummary | None:
+    """What the model keeps, before any engine; None where a dimension is unknown."""
+    from ropewalk.planner.cache_summary import cache_summary as summary
+
+    return summary(inspection)
+
+
+# Planning
+
+
+@overload
 def plan(
     source: Source | Inspection,
+    request: PlanRequest,
     *,
-    context_len: int,
-    engine: EngineName | None = None,
     engine_path: str | None = None,
     confirm: bool = False,
     store: Path | None = None,
     node_addresses: Sequence[str] = (),
+    host: Host | None = None,
+    read: Read | None = None,
+) -> Plan: ...
+@overload
+def plan(
+    source: Source | Inspection,
+    *,
+    engine_path: str | None = None,
+    confirm: bool = False,
+    store: Path | None = None,
+    node_addresses: Sequence[str] = (),
+    host: Host | None = None,
+    read: Read | None = None,
+    **options: Unpack[PlanOptions],
+) -> Plan: ...
+@_public
+def plan(
+    source: Source | Inspection,
+    request: PlanRequest | None = None,
+    *,
+    engine_path: str | None = None,
+    confirm: bool = False,
+    store: Path | None = None,
+    node_addresses: Sequence[str] = (),
+    host: Host | None = None,
+    read: Read | None = None,
     **options: Any,
 ) -> Plan:
     """Plan one context length: rope decision, memory term by term, what fits, the exact command.
 
-    ``options`` are the fields of :class:`ropewalk.planner.records.PlanRequest`. Without ``engine`` a GGUF is
-    planned for llama-server, everything else for vLLM; the version and the device are those found here, see
+    ``options`` are the fields of :class:`ropewalk.planner.records.PlanRequest`, which is taken whole as well.
+    Without ``engine`` a GGUF is planned for llama-server, everything else for vLLM; the version and the
+    device are those found here (``host``, where that was looked at before), see
     :func:`ropewalk.serving.host.probe.plan_for_host`. ``confirm`` has the engine itself work out its memory
     without reading weights, see :mod:`ropewalk.serving.dry_run`. Where a run in ``store`` measured just this
     service on this machine, its speed is predicted. The commands of several machines have ``node_addresses``,
-    names to replace without. Raises :class:`CheckpointError`, :class:`UsageError`, and
-    :class:`EngineMissingError` for an ``engine_path`` that is none.
+    names to replace without. ``read`` inspects what the request names beside the checkpoint. Raises
+    :class:`CheckpointError`, :class:`UsageError`, and :class:`EngineMissingError` for an ``engine_path`` that
+    is none.
     """
     from ropewalk.measuring.calibrate import find_calibration
-    from ropewalk.measuring.store import default_store_path
-    from ropewalk.planner.records import PlanRequest
-    from ropewalk.serving.host.probe import plan_for_host, probe_host
+    from ropewalk.serving.host.probe import plan_for_host
     from ropewalk.serving.topology import Topology
 
-    inspection = _inspection(source)
-    request = PlanRequest(context_len=context_len, engine=engine or default_engine(inspection), **options)
-    here = probe_host(request.engine, path=engine_path)
-    calibration = find_calibration(inspection, request, here, store=store or default_store_path())
-    spread = Topology(addresses=tuple(node_addresses))
-    planned = plan_for_host(inspection, request, here, calibration=calibration, spread=spread)
+    require_type("engine_path", engine_path, str | None)
+    require_type("confirm", confirm, bool)
+    inspection, request = _request(source, request, options)
+    here = host or probe_host(request.engine, path=engine_path)
+    planned = plan_for_host(
+        inspection,
+        request,
+        here,
+        calibration=find_calibration(inspection, request, here, store=store or default_store_path()),
+        spread=Topology(addresses=tuple(node_addresses)),
+        read=read or inspect,
+    )
     if not confirm:
         return planned
     from ropewalk.serving.dry_run.confirm import confirm_plan
 
     return confirm_plan(planned, build=here.build)
+
+
+def probe_host(engine: EngineName, *, path: str | None = None) -> Host:
+    """The engine that would serve on this machine, at ``path`` if given, and the devices that it can use.
+
+    Asking an engine may start a process. Raises :class:`EngineMissingError` where ``path`` is no engine.
+    """
+    from ropewalk.serving.host.probe import probe_host as probe
+
+    return probe(engine, path=path)
+
+
+def devices() -> tuple[Device, ...]:
+    """The devices of this machine, GPUs first, with their memory."""
+    from ropewalk.serving.host.devices import find_devices
+
+    return find_devices()
+
+
+def default_engine(inspection: Inspection) -> EngineName:
+    """The engine that serves this format: llama-server for GGUF, vLLM for everything else."""
+    return engine_for(inspection.checkpoint.format)
+
+
+def cache_types(engine: EngineName) -> tuple[str, ...]:
+    """The types of KV cache worth planning for."""
+    from ropewalk.planner.engines import rules_of
+
+    return tuple(dict.fromkeys(("auto", *rules_of(engine).FIT_TYPES)))
+
+
+def padded_cells(tokens: int, padding: int) -> int:
+    """Live cells of a causal mask whose first ``padding`` tokens are left padding."""
+    from ropewalk.planner.compute import padded_cells as cells_
+
+    return cells_(tokens, padding)
+
+
+def rope(
+    source: Source | Inspection,
+    request: PlanRequest | None = None,
+    *,
+    context_len: int | None = None,
+    engine: EngineName | None = None,
+) -> RopeTable:
+    """The rotation rate and wavelength of each pair, and what scaling for a context length does to it.
+
+    A ``request`` has its own length, engine, version and arm. Without ``context_len`` it is the length that
+    was trained. Raises :class:`CheckpointError`, and :class:`UsageError` where that length is unknown or the
+    model has no rotary positions.
+    """
+    from ropewalk.planner.rope.decision import decide_rope
+    from ropewalk.planner.rope.table import rope_table
+
+    inspection = _inspection(source)
+    if request is None:
+        length = inspection.value("native_context") if context_len is None else context_len
+        if length is None:
+            raise UsageError("the checkpoint does not tell what it was trained for: give a context length")
+        _, request = _request(inspection, None, {"context_len": length, "engine": engine})
+    advice = decide_rope(
+        inspection,
+        context_len=request.context_len,
+        engine=request.engine,
+        engine_version=request.engine_version,
+        arm=request.arm,
+        allow_unvalidated=request.allow_unvalidated,
+    )
+    return rope_table(inspection, advice, context_len=request.context_len, engine=request.engine)
 
 
 def emit(plan: Plan, kind: Kind, *, accelerator: str | None = None) -> str:
@@ -106,37 +293,22 @@ def emit(plan: Plan, kind: Kind, *, accelerator: str | None = None) -> str:
     return emit_plan(plan, kind, hub=hub_id_of(plan.checkpoint), accelerator=accelerator)
 
 
-def rope(
-    source: Source | Inspection, *, context_len: int | None = None, engine: EngineName | None = None
-) -> RopeTable:
-    """The rotation rate and wavelength of each pair, and what scaling for a context length does to it.
-
-    Without ``context_len`` it is the length that was trained. Raises :class:`CheckpointError`, and
-    :class:`UsageError` where that length is unknown or the model has no rotary positions.
-    """
-    from ropewalk.planner.rope.decision import decide_rope
-    from ropewalk.planner.rope.table import rope_table
-
-    inspection = _inspection(source)
-    engine = engine or default_engine(inspection)
-    length = inspection.value("native_context") if context_len is None else context_len
-    if length is None:
-        raise UsageError("the checkpoint does not tell what it was trained for: give a context length")
-    advice = decide_rope(inspection, context_len=length, engine=engine)
-    return rope_table(inspection, advice, context_len=length, engine=engine)
+# Checking
 
 
+@_public
 def check(
     command: str | Sequence[str],
     *,
     checkpoint: Source | Inspection | None = None,
     engine_version: str | None = None,
     machine: Machine | None = None,
+    read: Callable[[str], Inspection | None] | None = None,
 ) -> CheckResult:
     """Judge a ``vllm serve`` or ``llama-server`` command line: what it comes to, what is wrong, its repair.
 
     ``command`` is its words, or one string as typed into a shell. Without ``checkpoint`` the command's own
-    model is read, from this machine or the Hub; where it cannot be, the verdict is open.
+    model is read, from this machine or the Hub, or by ``read``; where it cannot be, the verdict is open.
     ``engine_version`` is the version whose rules apply, ``machine`` what is known of the devices. Nothing is
     started. Raises :class:`CheckpointError` for a checkpoint that is named or here and cannot be read, and
     :class:`UsageError` for a command that starts no engine.
@@ -144,8 +316,9 @@ def check(
     from ropewalk.checking import check_command
     from ropewalk.planner.machine import Machine
 
-    words = (command,) if isinstance(command, str) else command
-    inspection, unread = _served_model(words) if checkpoint is None else (_inspection(checkpoint), None)
+    require_type("engine_version", engine_version, str | None)
+    words = _words(command)
+    inspection, unread = _served_model(words, read) if checkpoint is None else (_inspection(checkpoint), None)
     return check_command(
         words,
         inspection=inspection,
@@ -153,22 +326,6 @@ def check(
         machine=machine or Machine(),
         unread=unread,
     )
-
-
-def _served_model(words: Sequence[str]) -> tuple[Inspection | None, str | None]:
-    """What a command serves, or why it could not be read."""
-    from ropewalk.checking import model_source
-
-    source = model_source(words)
-    if source is None:
-        return None, "it is named inside a container, or not at all"
-    source = os.path.expandvars(os.path.expanduser(source))
-    try:
-        return inspect(source), None
-    except CheckpointError as error:
-        if os.path.lexists(source):
-            raise
-        return None, error.message
 
 
 def read_log(
@@ -187,7 +344,7 @@ def read_log(
     from ropewalk.checking.log_report import log_report
 
     log = open_log(Path(path))
-    given = (command,) if isinstance(command, str) else command
+    given = None if command is None else _words(command)
     words = given or log.command
     inspection = None if checkpoint is None else _inspection(checkpoint)
     if inspection is None and words:
@@ -195,78 +352,291 @@ def read_log(
     return log_report(log, path=str(path), command=given, inspection=inspection)
 
 
+# Serving
+
+
+@overload
+def serve(
+    source: Source | Inspection,
+    request: PlanRequest,
+    *,
+    settings: ServeSettings | None = None,
+    confirm: bool = False,
+    say: Callable[[str], None] | None = None,
+) -> Service: ...
+@overload
 def serve(
     source: Source | Inspection,
     *,
-    context_len: int,
-    engine: EngineName | None = None,
     settings: ServeSettings | None = None,
+    confirm: bool = False,
+    say: Callable[[str], None] | None = None,
+    **options: Unpack[PlanOptions],
+) -> Service: ...
+@_public
+def serve(
+    source: Source | Inspection,
+    request: PlanRequest | None = None,
+    *,
+    settings: ServeSettings | None = None,
+    confirm: bool = False,
+    say: Callable[[str], None] | None = None,
     **options: Any,
 ) -> Service:
     """Plan, check beforehand, start, and wait until the server has answered; use it in a ``with`` block.
 
     ``options`` are those of :func:`plan`; ``settings`` say where it listens, how long it may take, and
-    whether it is verified. On leaving the block the server and all of its processes are stopped, unless
-    :meth:`Service.detach` left it running. Raises :class:`CheckpointError`, :class:`UsageError`
-    (``plan_refused``, ``does_not_fit``), :class:`PreflightError` for what is known to fail before anything is
-    started, and :class:`EngineError`.
+    whether it is verified; ``say`` is told each step. On leaving the block the server and all of its
+    processes are stopped, unless :meth:`Service.detach` left it running. Raises :class:`CheckpointError`,
+    :class:`UsageError` (``plan_refused``, ``does_not_fit``), :class:`PreflightError` for what is known to
+    fail before anything is started, and :class:`EngineError`.
     """
-    from ropewalk.serving.service import ServeSettings, start_service
+    from ropewalk.serving.service import ServeSettings
 
-    inspection = _inspection(source)
+    require_type("settings", settings, ServeSettings | None)
     settings = settings or ServeSettings()
+    inspection, request = _request(source, request, options)
     planned = plan(
-        inspection, context_len=context_len, engine=engine, engine_path=settings.engine_path, **options
+        inspection,
+        request,
+        engine_path=settings.engine_path,
+        confirm=confirm,
+        node_addresses=settings.spread.addresses,
     )
-    return start_service(planned, inspection, settings)
+    return start(planned, inspection, settings, say=say)
 
 
-def measure(
-    source: Source,
+def start(
+    plan: Plan,
+    inspection: Inspection,
+    settings: ServeSettings,
     *,
-    context_len: int,
-    arms: Sequence[str] = ("shipped", "auto"),
-    engine: EngineName | None = None,
-    engine_path: str | None = None,
+    say: Callable[[str], None] | None = None,
+    on_check: Callable[[PreflightItem], None] | None = None,
+    on_start: Callable[[Path], None] | None = None,
+    on_log: Callable[[str], None] | None = None,
+) -> Service:
+    """Start a server that was planned; raises as :func:`serve` does.
+
+    ``say`` is told each step that takes a while, ``on_check`` each check when it has been made, ``on_start``
+    where the engine's log will be, ``on_log`` each line in it until the server has answered.
+    """
+    from ropewalk.serving.service import start_service
+
+    return start_service(
+        plan, inspection, checked(settings), say=say, on_check=on_check, on_start=on_start, on_log=on_log
+    )
+
+
+def launch(spec: LaunchSpec, *, log_path: Path, on_log: Callable[[str], None] | None = None) -> RunningServer:
+    """Start a server from its launch record, and wait until it has answered. Raises :class:`EngineError`."""
+    from ropewalk.serving.launcher import start as start_server
+
+    return start_server(spec, log_path=log_path, on_log=on_log)
+
+
+def log_tail(path: Path) -> LogTail:
+    """A log that grows, read on from where it was last read."""
+    from ropewalk.serving.process.log_tail import LogTail
+
+    return LogTail(path)
+
+
+def watch(server: RunningServer) -> Watch:
+    """What tells what a running server is doing, each time it is asked."""
+    from ropewalk.serving.live import Watch
+
+    return Watch(server)
+
+
+def servers() -> ServerList:
+    """The servers that were left running, and what a start left behind that was killed."""
+    from ropewalk.documents import ServerList
+    from ropewalk.serving.process.leftovers import find_leftovers
+
+    return ServerList(running_servers(), find_leftovers())
+
+
+def running_servers() -> tuple[DetachedServer, ...]:
+    """The servers that were left running, the oldest first."""
+    from ropewalk.serving.process.detached import detached_servers
+
+    return detached_servers()
+
+
+def find_server(wanted: str | None = None) -> DetachedServer:
+    """The one of this name, port or process id; without one, the only one there is.
+
+    Raises :class:`UsageError` where that is none or more than one.
+    """
+    from ropewalk.serving.process.detached import find_detached
+
+    return find_detached(wanted)
+
+
+def stop_server(server: DetachedServer) -> None:
+    """Stop it and all of its processes. Raises :class:`EngineTimeoutError` where it cannot be ended."""
+    from ropewalk.serving.process.detached import stop_detached
+
+    stop_detached(server)
+
+
+def clear_leftovers() -> Leftovers:
+    """Clear what starts left behind that were killed; returns what that was."""
+    from ropewalk.serving.process.leftovers import clear_leftovers as clear
+    from ropewalk.serving.process.leftovers import find_leftovers
+
+    found = find_leftovers()
+    clear(found)
+    return found
+
+
+def doctor() -> Doctor:
+    """What this machine can serve: engines with their versions, how to get the others, devices, memory."""
+    from ropewalk.doctor import examine
+
+    return examine()
+
+
+def require_engine(engine: EngineName) -> None:
+    """Raise :class:`EngineMissingError` where none of this kind is found."""
+    from ropewalk.serving.engines import pick_engine
+
+    pick_engine(engine)
+
+
+def installable_engines() -> tuple[str, ...]:
+    """The names that :func:`install_engine` takes."""
+    from ropewalk.serving.install import installable
+
+    return installable()
+
+
+def install_engine(name: str, *, say: Callable[[str], None]) -> Path:
+    """Install an engine and return the interpreter that runs it.
+
+    Raises :class:`UsageError` for an unknown name, :class:`EngineError` with pip's last words.
+    """
+    from ropewalk.serving.install import install_engine as install
+
+    return install(name, say=say)
+
+
+# Measuring
+
+
+@overload
+def measure(
+    source: Source | Inspection,
+    request: RunRequest,
+    *,
     store: Path | None = None,
-    resume: str | None = None,
-    on: str | CampaignSettings | None = None,
-    on_event: Callable[[Any], None] | None = None,
-    **settings: Any,
+    on_event: Callable[[Event], None] | None = None,
+    start: StartServer | None = None,
+) -> Measurement: ...
+@overload
+def measure(
+    source: Source | Inspection,
+    *,
+    store: Path | None = None,
+    on_event: Callable[[Event], None] | None = None,
+    start: StartServer | None = None,
+    **options: Unpack[MeasureOptions],
+) -> Measurement: ...
+@_public
+def measure(
+    source: Source | Inspection,
+    request: RunRequest | None = None,
+    *,
+    store: Path | None = None,
+    on_event: Callable[[Event], None] | None = None,
+    start: StartServer | None = None,
+    **options: Any,
 ) -> Measurement:
     """Serve each arm in turn and measure recall, memory and speed on identical prompts.
 
-    ``arms``: ``shipped``, ``auto`` (what the plan decides), ``yarn:F``, ``unscaled``. ``settings`` are
-    the fields of :class:`ropewalk.measuring.measure.MeasureSettings`; where cores are busy and no ``threads``
-    are given, the engine takes as many as are idle. The run is written to the store as it goes; ``resume``
-    continues one. ``on`` has each arm measured as a task of its own, here or on a cluster: see
-    :class:`ropewalk.measuring.cluster.settings.CampaignSettings`. Raises :class:`CheckpointError`,
-    :class:`EngineError`.
+    ``options`` are the fields of :class:`ropewalk.measuring.settings.RunRequest` and of its settings,
+    :class:`ropewalk.measuring.settings.MeasureSettings`. Where cores are busy and no ``threads`` are given,
+    the engine takes as many as are idle. The run is written to the ``store`` as it goes and told to
+    ``on_event``; ``start`` starts a server in place of the engine's own launcher. Raises
+    :class:`CheckpointError`, :class:`UsageError`, :class:`EngineError`.
     """
-    from ropewalk.measuring.cluster.settings import CampaignSettings
-    from ropewalk.measuring.measure import MeasureSettings
-    from ropewalk.measuring.store import RunStore, default_store_path
+    from ropewalk.measuring.store import RunStore
 
-    inspection = inspect(source)
-    campaign = CampaignSettings(on) if isinstance(on, str) else on
-    if settings.get("threads") is None and (campaign is None or campaign.on == "local"):
-        settings["threads"] = _threads_here()
+    run = _run_request(request, options)
+    inspection = _inspection(source)
+    engine = run.engine or default_engine(inspection)
+    if run.settings.threads is None and (run.on is None or run.on.on == "local"):
+        run = replace(run, settings=replace(run.settings, threads=_idle_threads()))
     with RunStore(store or default_store_path()) as runs:
-        return _measure(
-            inspection,
-            campaign,
-            engine or default_engine(inspection),
-            engine_path,
-            model=str(source),
-            context_len=context_len,
-            arms=tuple(arms),
-            settings=MeasureSettings(**settings),
-            store=runs,
-            on_event=on_event,
-            resume=resume,
-        )
+        return _measure(inspection, run, engine, runs, on_event, start)
 
 
+def open_store(path: Path | None = None) -> RunStore:
+    """The file of runs, the user's own without a path; use it in a ``with`` block."""
+    from ropewalk.measuring.store import RunStore
+
+    return RunStore(path or default_store_path())
+
+
+def default_store_path() -> Path:
+    """The user's own file of runs."""
+    from ropewalk.measuring.store import default_store_path as default
+
+    return default()
+
+
+def pair_runs(store: RunStore, run: str, other: str) -> RunPair:
+    """Two stored runs side by side, on the prompts that both were asked."""
+    from ropewalk.measuring.run_pair import pair_runs as pair
+
+    return pair(store.load(run), store.load(other), trials=(store.trials(run), store.trials(other)))
+
+
+def trials_csv(trials: Iterable[Trial]) -> str:
+    """Trials as CSV with a header, one line each."""
+    from ropewalk.measuring.store import trials_csv as csv_
+
+    return csv_(trials)
+
+
+def recalls_enough(measurement: Measurement) -> bool:
+    """The verdict in one bit: finished, without an error, and at the longest length that was judged some arm
+    recalls as much as the bar asks."""
+    from ropewalk.measuring.compare import is_positive
+
+    return is_positive(measurement)
+
+
+def recall_cells(trials: Iterable[Trial]) -> tuple[RecallCell, ...]:
+    """The cells of a grid that has these trials."""
+    from ropewalk.measuring.recall.summary import cells
+
+    return cells(trials)
+
+
+def speed_points(trials: Iterable[Trial]) -> tuple[SpeedPoint, ...]:
+    """The speed at each length of these trials."""
+    from ropewalk.measuring.recall.summary import speed
+
+    return speed(trials)
+
+
+def asked(trial: Trial, depths: Sequence[float]) -> Asked | None:
+    """What a trial asked, made again from its seed; None where the protocol has changed since."""
+    from ropewalk.measuring.recall.asked import asked as asked_
+
+    return asked_(trial, depths)
+
+
+def pace_of(compute: Compute | None, *, context_len: int) -> Pace:
+    """What prompts of a plan's work take, learnt from those that are told to it."""
+    from ropewalk.measuring.pace import pace_of as pace
+
+    return pace(compute, context_len=context_len)
+
+
+@_public
 def attend(
     source: Source,
     *,
@@ -284,13 +654,18 @@ def attend(
     it, :class:`CheckpointError`, and :class:`UsageError` for a layer or head that is not there, a layout that
     is not covered, and (``does_not_fit``) a prompt whose squares would not fit.
     """
+    for name, value, kind in (
+        ("prompt", prompt, str | None), ("tokens", tuple(tokens), tuple[int, ...]), ("layer", layer, int),
+        ("head", head, int), ("logits", logits, bool), ("memory_bytes", memory_bytes, int | None),
+    ):  # fmt: skip
+        require_type(name, value, kind)
     _require_torch()
     if (prompt is None) == (not tokens):
         raise UsageError("a prompt or token ids are needed, and not both", where={"field": "prompt"})
     from ropewalk.lab.attention import attend as attend_
 
     return attend_(
-        os.fspath(source),
+        os.fspath(_source(source)),
         prompt=prompt,
         tokens=tokens,
         layer=layer,
@@ -312,34 +687,133 @@ def time_kernels(source: Source | Inspection, *, up_to: int, device: str | None 
     return time_kernels_(_inspection(source), up_to=up_to, device=device)
 
 
-def doctor() -> Doctor:
-    """What this machine can serve: engines with their versions, how to get the others, devices, memory."""
-    from ropewalk.doctor import examine
+def _source(source: object) -> Source:
+    require_type("source", source, str | os.PathLike)
+    return source  # type: ignore[return-value]  # it was looked at
 
-    return examine()
+
+def _inspection(source: Source | Inspection) -> Inspection:
+    from ropewalk.inspector.records import Inspection
+
+    return source if isinstance(source, Inspection) else inspect(_source(source))
+
+
+def _request(
+    source: Source | Inspection, request: PlanRequest | None, options: Mapping[str, object]
+) -> tuple[Inspection, PlanRequest]:
+    """Both looked at; what is asked first, since it takes no reading."""
+    from ropewalk.planner.records import PlanRequest
+
+    if request is not None:
+        _require_alone(options)
+        require_type("request", request, PlanRequest)
+        request = checked(request)
+        return _inspection(source), request
+    names_engine = options.get("engine") is not None
+    asked = record_of(PlanRequest, options if names_engine else {**options, "engine": REFERENCE})
+    inspection = _inspection(source)
+    return inspection, asked if names_engine else replace(asked, engine=default_engine(inspection))
+
+
+def _run_request(request: RunRequest | None, options: Mapping[str, object]) -> RunRequest:
+    """Options by the names of both records; what is in neither is refused."""
+    from ropewalk.measuring.cluster.settings import CampaignSettings
+    from ropewalk.measuring.settings import MeasureSettings, RunRequest
+
+    if request is not None:
+        _require_alone(options)
+        require_type("request", request, RunRequest)
+        return replace(checked(request), settings=checked(request.settings))
+    grid = {field.name for field in fields(MeasureSettings)}
+    own = {field.name for field in fields(RunRequest)} - {"settings"}
+    require_known(options, (*own, *grid))
+    settings = record_of(MeasureSettings, {name: value for name, value in options.items() if name in grid})
+    given = {name: value for name, value in options.items() if name in own}
+    if isinstance(given.get("on"), str):
+        given["on"] = CampaignSettings(str(given["on"]))
+    return record_of(RunRequest, {**given, "settings": settings})
+
+
+def _require_alone(options: Mapping[str, object]) -> None:
+    if options:
+        name = next(iter(options))
+        raise UsageError(f"a request has {name} of its own: give one or the other", where={"field": name})
 
 
 def _measure(
     inspection: Inspection,
-    campaign: CampaignSettings | None,
+    run: RunRequest,
     engine: EngineName,
-    engine_path: str | None,
-    **run: Any,
+    store: RunStore,
+    on_event: Callable[[Event], None] | None,
+    start: StartServer | None,
 ) -> Measurement:
     """In this process, or as a campaign: both take the same run."""
+    from ropewalk.inspector.checkpoint import engine_file
     from ropewalk.serving.engines import pick_engine
 
-    if campaign is None:
+    model = engine_file(inspection.checkpoint.source)
+    if run.on is None:
         from ropewalk.measuring.measure import run_measurement
 
-        return run_measurement(inspection, build=pick_engine(engine, path=engine_path), **run)
+        build = pick_engine(engine, path=run.engine_path)
+        return run_measurement(
+            inspection,
+            model=model,
+            build=build,
+            context_len=run.context_len,
+            arms=run.arms,
+            settings=run.settings,
+            store=store,
+            on_event=on_event,
+            resume=run.resume,
+            start=start,
+        )
     from ropewalk.measuring.cluster.campaign import planned_build, run_campaign
 
-    build = planned_build(engine, run["settings"].plan, engine_path=engine_path)
-    return run_campaign(inspection, build=build, engine_path=engine_path, campaign=campaign, **run)
+    return run_campaign(
+        inspection,
+        model=model,
+        build=planned_build(engine, run.settings.plan, engine_path=run.engine_path),
+        context_len=run.context_len,
+        arms=run.arms,
+        settings=run.settings,
+        campaign=run.on,
+        store=store,
+        engine_path=run.engine_path,
+        on_event=on_event,
+        resume=run.resume,
+    )
 
 
-def _threads_here() -> int | None:
+def _words(command: str | Sequence[str]) -> tuple[str, ...]:
+    words = (command,) if isinstance(command, str) else command
+    require_type("command", tuple(words) if isinstance(words, Sequence) else words, tuple[str, ...])
+    return tuple(words)
+
+
+def _served_model(
+    words: Sequence[str], read: Callable[[str], Inspection | None] | None = None
+) -> tuple[Inspection | None, str | None]:
+    """What a command serves, or why it could not be read."""
+    from ropewalk.checking import model_source
+
+    source = model_source(words)
+    if source is None:
+        return None, "it is named inside a container, or not at all"
+    if read is not None:
+        inspection = read(source)
+        return inspection, None if inspection else f"{source} is not what may be read here"
+    source = os.path.expandvars(os.path.expanduser(source))
+    try:
+        return inspect(source), None
+    except CheckpointError as error:
+        if os.path.lexists(source):
+            raise
+        return None, error.message
+
+
+def _idle_threads() -> int | None:
     """As many threads as cores are idle; None, the engine's own choice, where all are."""
     from ropewalk.serving.host.devices import this_machine
     from ropewalk.serving.host.idle_cores import idle_cores
@@ -347,15 +821,6 @@ def _threads_here() -> int | None:
     cores = this_machine().cores
     idle = idle_cores(cores)
     return idle if idle < cores else None
-
-
-def default_engine(inspection: Inspection) -> EngineName:
-    """The engine that serves this format: llama-server for GGUF, vLLM for everything else."""
-    return engine_for(inspection.checkpoint.format)
-
-
-def _inspection(source: Source | Inspection) -> Inspection:
-    return inspect(source) if isinstance(source, str | os.PathLike) else source
 
 
 def _require_torch() -> None:

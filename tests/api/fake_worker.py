@@ -42,7 +42,9 @@ def main() -> None:
         tell("step", {"message": "starting"})
         tell("ready", {"name": "m", "pid": 41, "port": order["port"]})
     else:
-        tell("run_started", {"run_id": RUN_ID, "resume": order["resume"], "settings": order["settings"]})
+        request = order["request"]
+        told = {"resume": request["resume"], "settings": request["settings"]}
+        tell("run_started", {"run_id": RUN_ID, **told})
         tell("trial_ended", {"trial": 1})
         if kind == "long":
             sys.stdin.read()

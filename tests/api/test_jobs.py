@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import select
 import socket
 import sys
@@ -19,9 +20,11 @@ from tests.api.fake_worker import RUN_ID
 from tests.api.test_gate import assert_problem
 from tests.cli import records
 
+from ropewalk import core
 from ropewalk.api import jobs
-from ropewalk.api.claims import claims_dir, left_runs, mark_pending
-from ropewalk.api.routes import servers
+from ropewalk.api.pending import jobs_dir, mark_pending, pending_runs
+from ropewalk.measuring import store as store_module
+from ropewalk.measuring.owner import Owner
 from ropewalk.measuring.store import RunStore
 from ropewalk.serving.process.detached import DetachedServer
 
@@ -61,7 +64,7 @@ class Running(Served):
 def running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
     """A service with the worker of these tests, and one stored run for it to tell of."""
     monkeypatch.setattr(jobs, "_WORKER", (sys.executable, str(Path(__file__).with_name("fake_worker.py"))))
-    monkeypatch.setattr(jobs, "detached_servers", lambda: ())
+    monkeypatch.setattr(core, "running_servers", lambda: ())
     settings = made_settings(tmp_path)
     for kind in KINDS:
         folder = settings.models_dirs[0] / kind
@@ -133,12 +136,12 @@ def test_what_a_worker_cannot_do_is_answered_as_its_own_problem(running: Running
     assert (problem["detail"], problem["where"]) == ("no memory", {"file": "x"})
 
 
-def test_a_worker_that_is_killed_is_told_and_its_run_interrupted(running: Running) -> None:
+def test_a_worker_that_is_killed_is_told_and_its_run_interrupted(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_module, "this_process", lambda: Owner(platform.node(), 2**30, "long ago"))
     with RunStore(running.settings.store) as store:
         store.update(replace(store.frame(RUN_ID), status="running"))
-    claims = claims_dir(running.settings.store)
-    claims.mkdir(exist_ok=True)
-    (claims / f"{RUN_ID}.lock").touch()  # what such a worker leaves
     assert running.start("killed").status_code == 202
     running.wait_until_gone()
     running.post(f"/v1/runs/{RUN_ID}/stop")
@@ -183,12 +186,12 @@ def test_what_was_under_way_goes_on_with_the_next_service(running: Running) -> N
     assert running.start("long").status_code == 202
     running.server.should_exit = True
     running.wait_until_gone()
-    assert left_runs(running.settings.store) == [RUN_ID]
+    assert pending_runs(running.settings.store) == [RUN_ID]
     with served(running.settings) as again:
         told = (first_event(again) for _ in range(1000))
         assert next(data for data in told if "measurement" not in data)["resume"] == RUN_ID
         assert again.client.post(f"/v1/runs/{RUN_ID}/stop", headers=AUTHORIZED).status_code == 200
-    assert left_runs(running.settings.store) == []
+    assert pending_runs(running.settings.store) == []
 
 
 def first_event(service: Served) -> dict[str, Any]:
@@ -200,21 +203,21 @@ def first_event(service: Served) -> dict[str, Any]:
 
 
 def test_what_cannot_go_on_is_told_once(running: Running, capfd: pytest.CaptureFixture[str]) -> None:
-    claims_dir(running.settings.store).mkdir(exist_ok=True)
+    jobs_dir(running.settings.store).mkdir(exist_ok=True)
     mark_pending(running.settings.store, RUN_ID)
     with RunStore(running.settings.store) as store:
         store.update(replace(store.frame(RUN_ID), checkpoint="/elsewhere/model.gguf"))
     with served(running.settings) as again:
-        lists = ((again.get("/healthz"), left_runs(again.settings.store)) for _ in range(1000))
+        lists = ((again.get("/healthz"), pending_runs(again.settings.store)) for _ in range(1000))
         assert next(left for _, left in lists if not left) == []
     assert f"run {RUN_ID} does not go on: /elsewhere/model.gguf is not in a folder" in capfd.readouterr().err
 
 
 def test_a_run_that_was_stopped_or_has_ended_is_not_gone_on_with(running: Running) -> None:
     running.start("long")
-    assert left_runs(running.settings.store) == [RUN_ID]
+    assert pending_runs(running.settings.store) == [RUN_ID]
     running.post(f"/v1/runs/{RUN_ID}/stop")
-    assert left_runs(running.settings.store) == []
+    assert pending_runs(running.settings.store) == []
 
 
 def test_streams_end_well_when_the_service_stops(running: Running) -> None:
@@ -244,10 +247,9 @@ def test_servers_are_listed_found_stopped_and_bounded(
     running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stopped: list[DetachedServer] = []
-    monkeypatch.setattr(jobs, "detached_servers", lambda: (DETACHED, DETACHED))
-    monkeypatch.setattr(servers, "detached_servers", lambda: (DETACHED,))
+    monkeypatch.setattr(core, "running_servers", lambda: (DETACHED, DETACHED))
     monkeypatch.setattr("ropewalk.serving.process.detached.detached_servers", lambda: (DETACHED,))
-    monkeypatch.setattr(servers, "stop_detached", stopped.append)
+    monkeypatch.setattr(core, "stop_server", stopped.append)
     assert running.get("/v1/servers")["servers"][0]["base_url"] == DETACHED.base_url
     assert running.get("/v1/servers/8000")["pid"] == 41
     assert_problem(running.client.get("/v1/servers/9"), 404, "server_not_found")

@@ -14,11 +14,12 @@ from ropewalk import core, jsonio
 from ropewalk.checking.records import CheckResult
 from ropewalk.inspector.records import Inspection
 from ropewalk.measuring.store import RunStore
+from ropewalk.planner.options import PlanOptions
 from ropewalk.planner.records import Plan, PlanRequest
 from ropewalk.planner.rope.table import RopeTable
 from ropewalk.units import GIB
 
-REQUEST = {"context_len": 131072, "engine": "vllm", "memory_bytes": 48 * GIB}
+REQUEST: PlanOptions = {"context_len": 131072, "engine": "vllm", "memory_bytes": 48 * GIB}
 
 
 def model(service: Served) -> str:
@@ -41,7 +42,7 @@ def test_inspect_by_a_name_in_the_folder_or_by_its_path(service: Served) -> None
 def test_plan(service: Served) -> None:
     data = post(service, "/v1/plan", {"checkpoint": "Qwen3-8B", "request": REQUEST})
     plan = jsonio.from_data(Plan, data)
-    assert plan == core.plan(model(service), **REQUEST)  # type: ignore[arg-type]
+    assert plan == core.plan(model(service), **REQUEST)
     assert (plan.rope.factor, plan.fit.fits, plan.schema) == (4.0, True, "ropewalk.plan/1")
     # What a plan was made from can be asked again as it stands.
     again = post(service, "/v1/plan", {"checkpoint": data["checkpoint"], "request": data["request"]})
@@ -143,7 +144,7 @@ def test_a_store_that_cannot_be_read_is_no_fault_of_the_client(tmp_path: Path) -
 
 def test_every_field_of_a_request_is_there_and_no_other(service: Served) -> None:
     schemas = service.get("/openapi.json")["components"]["schemas"]
-    asked = schemas["PlanRequest-Input"]
+    asked = schemas["PlanOptions-Input"]
     assert set(asked["properties"]) == set(PlanRequest.__dataclass_fields__)
-    assert asked["required"] == ["context_len", "engine"]
+    assert asked["required"] == ["context_len"]
     assert asked["additionalProperties"] is False

@@ -23,8 +23,7 @@ from ropewalk.api.jobs import _WORKER
 from ropewalk.api.orders import MeasureOrder, ServeOrder
 from ropewalk.api.worker import event_name
 from ropewalk.measuring.events import GridChosen, RunStarted
-from ropewalk.measuring.settings import MeasureSettings
-from ropewalk.planner.records import PlanRequest
+from ropewalk.measuring.settings import RunRequest
 
 SETTINGS = {"lengths": [128], "depths": [0.5], "trials": 2, "early_stop": False, "answer_tokens": 2}
 
@@ -37,8 +36,8 @@ def test_events_have_names_of_their_own() -> None:
 @pytest.mark.parametrize(
     "order",
     [
-        MeasureOrder("nothing.gguf", 2048, ("shipped",), MeasureSettings(), "runs.sqlite3"),
-        ServeOrder("nothing.gguf", PlanRequest(2048, "llama-server"), 0, None, False),
+        MeasureOrder("nothing.gguf", RunRequest(2048, ("shipped",)), "runs.sqlite3"),
+        ServeOrder("nothing.gguf", {"context_len": 2048, "engine": "llama-server"}, 0, None, False),
     ],
 )
 def test_what_cannot_be_done_is_told_in_one_line(order: Any, tmp_path: Path) -> None:

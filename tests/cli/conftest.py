@@ -52,7 +52,8 @@ def planned(monkeypatch: pytest.MonkeyPatch) -> Calls:
     calls = Calls()
 
     def plan(source: str, **options: Any) -> Plan:
-        calls.seen.append({"source": source, **options})
+        given = {name: value for name, value in options.items() if value != ()}
+        calls.seen.append({"source": source, **given})
         return records.qwen3_plan()
 
     monkeypatch.setattr(core, "plan", plan)

@@ -15,7 +15,7 @@ from tests.cli.conftest import Calls, Invoke
 
 from ropewalk import core
 from ropewalk.cli import demo
-from ropewalk.cli.measure import _CAMPAIGN, _SETTINGS, is_positive
+from ropewalk.cli.measure import _CAMPAIGN, _SETTINGS
 from ropewalk.errors import EngineMissingError
 from ropewalk.findings import Finding
 from ropewalk.measuring import events
@@ -38,7 +38,8 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> Calls:
     calls = Calls()
 
     def measure(source: str | Path, *, on_event: Any, **options: Any) -> Measurement:
-        calls.seen.append({"source": str(source), **options})
+        given = {name: value for name, value in options.items() if value is not None}
+        calls.seen.append({"source": str(source), **given})
         on_event(events.RunStarted(RUN.run_id, ("shipped",)))
         on_event(events.ArmStarted("shipped", "as shipped", 8192))
         on_event(events.ArmReady("shipped", 1.25, 8192))
@@ -159,13 +160,13 @@ def test_the_bar_is_85_percent_at_the_longest_length_judged(rows: str, positive:
     cells = [records.cell(8000, place / 4, mark) for place, mark in enumerate(rows)]
     refused = records.cell(16000, 0.5, "R")
     run = replace(RUN, findings=(), arms=(replace(RUN.arms[0], cells=(*cells, refused)),))
-    assert is_positive(run) is positive
-    assert not is_positive(replace(run, status="interrupted"))
-    assert not is_positive(replace(run, findings=(Finding("rope_scaling_inactive", "error", ""),)))
+    assert core.recalls_enough(run) is positive
+    assert not core.recalls_enough(replace(run, status="interrupted"))
+    assert not core.recalls_enough(replace(run, findings=(Finding("rope_scaling_inactive", "error", ""),)))
 
 
 def test_nothing_judged_is_not_positive() -> None:
-    assert not is_positive(replace(RUN, findings=(), arms=()))
+    assert not core.recalls_enough(replace(RUN, findings=(), arms=()))
 
 
 def test_a_run_below_the_bar_exits_with_1(measured: Calls, invoke: Invoke) -> None:
@@ -195,7 +196,7 @@ def demonstrable(measured: Calls, planned: Calls, monkeypatch: pytest.MonkeyPatc
     """A machine with the model and an engine."""
     monkeypatch.setattr(core, "inspect", lambda source: records.qwen3_8b())
     monkeypatch.setattr(demo, "demo_model", lambda: tmp_path / demo.MODEL)
-    monkeypatch.setattr(demo, "pick_engine", lambda engine: None)
+    monkeypatch.setattr(core, "require_engine", lambda engine: None)
     return measured
 
 
@@ -228,7 +229,7 @@ def test_demo_without_an_engine_says_what_to_type(
     def missing(engine: str) -> None:
         raise EngineMissingError("no llama-server is installed")
 
-    monkeypatch.setattr(demo, "pick_engine", missing)
+    monkeypatch.setattr(core, "require_engine", missing)
     outcome = invoke("demo")
     assert outcome.status == 4
     assert 'pip install "ropewalk[embedded]"' in outcome.err

@@ -10,7 +10,7 @@ from tests.cli import records
 from tests.cli.conftest import Calls, Invoke
 
 from ropewalk import core
-from ropewalk.cli.params import plan_options, request_fields
+from ropewalk.cli.params import plan_options, server_options_of
 from ropewalk.errors import UsageError
 from ropewalk.planner.records import Plan, PlanRequest
 
@@ -123,7 +123,7 @@ def test_three_link_speeds_are_refused(planned: Calls, invoke: Invoke) -> None:
 
 def test_one_cache_type_for_both_excludes_one_for_each() -> None:
     with pytest.raises(UsageError, match="--cache-type sets keys and values"):
-        request_fields({"cache_type": "q8_0", "cache_type_k": "f16"})
+        server_options_of({"cache_type": "q8_0", "cache_type_k": "f16"})
 
 
 @pytest.mark.parametrize(

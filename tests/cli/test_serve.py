@@ -13,7 +13,7 @@ from tests.cli import records
 from tests.cli.conftest import Calls, Invoke
 
 from ropewalk import core
-from ropewalk.cli import serve, servers, stop
+from ropewalk.cli import serve
 from ropewalk.errors import EngineFailedError
 from ropewalk.findings import Finding
 from ropewalk.planner.records import NodeLaunch, Plan
@@ -80,7 +80,7 @@ def starter(monkeypatch: pytest.MonkeyPatch, planned: Calls) -> Starter:
     """A machine on which Qwen3-8B can be started."""
     starter = Starter()
     monkeypatch.setattr(core, "inspect", lambda source: records.qwen3_8b())
-    monkeypatch.setattr(serve, "start_service", starter)
+    monkeypatch.setattr(core, "start", starter)
     return starter
 
 
@@ -221,7 +221,7 @@ def test_detach_leaves_it_running_and_says_how_to_stop_it(
 
 
 def test_what_was_left_running_is_listed(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(servers, "detached_servers", lambda: (DETACHED,))
+    monkeypatch.setattr(core, "running_servers", lambda: (DETACHED,))
     lines = invoke("servers").out.splitlines()
     assert lines[1].split() == [
         *("Qwen3-8B", "http://127.0.0.1:8000/v1", "131,072", "41", "2026-11-30", "15:49"),
@@ -233,14 +233,14 @@ def test_what_was_left_running_is_listed(invoke: Invoke, monkeypatch: pytest.Mon
 
 
 def test_nothing_left_running(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(servers, "detached_servers", lambda: ())
+    monkeypatch.setattr(core, "running_servers", lambda: ())
     assert "ropewalk serve --detach" in invoke("servers").out
 
 
 def test_stop_ends_the_server_that_is_named(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
     stopped: list[DetachedServer] = []
-    monkeypatch.setattr(stop, "find_detached", lambda name: {"8000": DETACHED}[name])
-    monkeypatch.setattr(stop, "stop_detached", stopped.append)
+    monkeypatch.setattr(core, "find_server", lambda name: {"8000": DETACHED}[name])
+    monkeypatch.setattr(core, "stop_server", stopped.append)
     outcome = invoke("stop", "8000")
     assert (outcome.status, stopped) == (0, [DETACHED])
     assert outcome.err == "stopped Qwen3-8B on port 8000\n"

@@ -18,27 +18,30 @@ from ropewalk.inspector.records import Checkpoint, CheckpointFile
 from ropewalk.inspector.tensors import TensorTable
 from ropewalk.measuring import events
 from ropewalk.measuring.records import Measurement, Trial
+from ropewalk.measuring.settings import RunRequest
 from ropewalk.measuring.store import RunSummary
 from ropewalk.planner.records import Memory, MemoryTerm, Plan, PlanRequest, RankPlace
 from ropewalk.planner.rope.table import RopeTable
+from ropewalk.serving.host.devices import Device
 from ropewalk.serving.host.process_memory import MemorySample, Resident
 from ropewalk.serving.live import Moment
-from ropewalk.serving.preflight import PreflightItem
-from ropewalk.serving.records import EngineBuild, LaunchSpec
+from ropewalk.serving.preflight import PreflightItem, require_passed
 from ropewalk.serving.server_report import PrintedBuffer, ServerLoad, ServerReport
+from ropewalk.serving.service import ServeSettings, Service
+from ropewalk.serving.verify import NOT_VERIFIED
 from ropewalk.tui import serverrun
 from ropewalk.tui.control import Control
 from ropewalk.tui.places import Place
 from ropewalk.tui.serverrun import Serving
-from ropewalk.tui.state import Device, Masks, Opened
-from ropewalk.tui.stored import Order, Stored
+from ropewalk.tui.state import Masks, Opened
+from ropewalk.tui.stored import Stored
 from ropewalk.tui.work import Backend, HeadsRow, ReachRow
 from ropewalk.units import GIB, MIB
 
 RUN = records.smollm2_measurement()
 OTHER_RUN = replace(RUN, run_id="20261129-0900-00aa", status="interrupted", created="2026-11-29T09:00:00Z")
-CPU = Device("cpu", "Example CPU", 64 * GIB)
-GPU = Device("cuda:0", "Example GPU", 48 * GIB)
+CPU = Device("cpu", "cpu", "Example CPU", 64 * GIB, 60 * GIB)
+GPU = Device("cuda:0", "gpu", "Example GPU", 48 * GIB, 47 * GIB)
 LOOKS = 3  # of a server that runs; more would come faster than a busy machine can draw them
 BLOCK = (
     ("input_layernorm.weight", (4096,)),
@@ -211,7 +214,7 @@ class FakeStored(Stored):
     def __init__(self) -> None:
         super().__init__(None)
         self.kept: dict[str, Measurement] = {RUN.run_id: RUN, OTHER_RUN.run_id: OTHER_RUN}
-        self.orders: list[Order] = []
+        self.orders: list[RunRequest] = []
         self.script: list[events.Event] = measuring()
         self.last = threading.Event()
         self.problem: RopewalkError | None = None
@@ -236,8 +239,8 @@ class FakeStored(Stored):
     def forget(self, run_id: str) -> None:
         del self.kept[run_id]
 
-    def measure(self, opened: Opened, order: Order, control: Control) -> Measurement:
-        self.orders.append(order)
+    def measure(self, opened: Opened, request: RunRequest, control: Control) -> Measurement:
+        self.orders.append(request)
         if self.problem is not None:
             raise self.problem
         for event in self.script:
@@ -286,6 +289,7 @@ class FakeServer:
     """A server that is ready at once, and is stopped by leaving it."""
 
     base_url = "http://127.0.0.1:8000"
+    log_path = Path("serve.log")
     ready_seconds = 2.1
     pid = 4242
     findings = ()
@@ -320,12 +324,34 @@ class FakeServing(Serving):
         self.ports: list[int | None] = []
         self.started = self.stopped = 0
 
-    def spec(self, opened: Opened, plan: Plan, *, port: int | None) -> LaunchSpec:
-        self.ports.append(port)
-        build = EngineBuild("vllm", "vllm", "0.33.0", "/usr/bin/vllm")
-        return LaunchSpec(build, opened.model, (), {}, "127.0.0.1", port or 8000, 131072, 131072, 1)
+    def start(
+        self,
+        opened: Opened,
+        plan: Plan,
+        settings: ServeSettings,
+        *,
+        on_check: Callable[[PreflightItem], None],
+        on_start: Callable[[Path], None],
+        on_log: Callable[[str], None],
+    ) -> Service:
+        self.ports.append(settings.port)
+        checks = tuple(self.checks())
+        for item in checks:
+            on_check(item)
+        if not settings.force:
+            require_passed(checks)
+        (self.folder / "serve.log").touch()
+        on_start(Path("serve.log"))  # the tests run in the folder
+        for line in ("INFO loading weights", "ERROR something small", "INFO ready [bold]not markup[/]"):
+            on_log(line)
+        if self.dies is not None:
+            raise EngineFailedError(self.dies)
+        self.started += 1
+        server: Any = FakeServer(self)
+        return Service(plan, checks, server, NOT_VERIFIED, plan.findings)
 
-    def checks(self, opened: Opened, plan: Plan, spec: LaunchSpec) -> Iterator[PreflightItem]:
+    def checks(self) -> Iterator[PreflightItem]:
+        """Some of those that are made."""
         for name, message in (
             ("checkpoint", "vllm reads safetensors"),
             ("flags", "vllm 0.33.0 knows every flag of the command"),
@@ -334,18 +360,6 @@ class FakeServing(Serving):
         ):
             yield PreflightItem(name, name != self.failing, message)
         yield PreflightItem("chat_template", None, "none: prompts are continued as plain text")
-
-    def log_path(self) -> Path:
-        (self.folder / "serve.log").touch()
-        return Path("serve.log")  # the tests run in the folder
-
-    def start(self, spec: LaunchSpec, *, log_path: Path, on_log: Callable[[str], None]) -> Any:
-        for line in ("INFO loading weights", "ERROR something small", "INFO ready [bold]not markup[/]"):
-            on_log(line)
-        if self.dies is not None:
-            raise EngineFailedError(self.dies)
-        self.started += 1
-        return FakeServer(self)
 
     def watch(self, server: Any) -> Callable[[], Moment]:
         looks = iter(range(LOOKS))

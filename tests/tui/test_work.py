@@ -6,15 +6,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.tui.doubles import CPU, GPU, RUN, opened, trial
+from tests.tui.doubles import CPU, GPU, opened, trial
 
+from ropewalk import core
 from ropewalk.errors import UsageError
 from ropewalk.inspector.layer_kinds import LatentAttention
 from ropewalk.inspector.records import Inspection
 from ropewalk.measuring import calibrate
 from ropewalk.measuring.recall.seeded_random import SeededRandom
 from ropewalk.measuring.recall.tasks import TASKS
-from ropewalk.measuring.store import RunStore
 from ropewalk.planner.calibration import Calibration, Rates
 from ropewalk.planner.records import PlanRequest
 from ropewalk.serving.host.devices import Device
@@ -34,7 +34,7 @@ SINGLE_NODE = Host(None, (Device("cpu", "cpu", "Example CPU", 64 * GIB, 64 * GIB
 def work(tmp_path: Path) -> Backend:
     """A door that has looked for engines already, and found none."""
     made = Backend(state=tmp_path, runs=tmp_path / "runs.sqlite3")
-    made._looked = dict.fromkeys(("vllm", "llama-server", "transformers"), SINGLE_NODE)
+    made._hosts = dict.fromkeys(("vllm", "llama-server", "transformers"), SINGLE_NODE)
     return made
 
 
@@ -56,13 +56,13 @@ def test_the_first_request_is_for_this_machine(work: Backend) -> None:
     assert work.first_request(opened(), ()).memory_bytes is None
 
 
-def test_a_measured_speed_is_looked_for_once_until_something_is_measured_or_deleted(
+def test_a_speed_that_was_measured_is_in_the_plan(
     work: Backend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    looked: list[str] = []
+    stores: list[Path] = []
 
     def find(inspection: Inspection, request: PlanRequest, here: Host, *, store: Path) -> Calibration:
-        looked.append(request.cache_type_k)
+        stores.append(store)
         return CALIBRATION
 
     monkeypatch.setattr(calibrate, "find_calibration", find)
@@ -70,14 +70,7 @@ def test_a_measured_speed_is_looked_for_once_until_something_is_measured_or_dele
     assert plan.compute is not None
     assert plan.compute.speed is not None
     assert (plan.compute.speed.source, plan.compute.speed.prefill_seconds) == ("run of yesterday", 300.0)
-    work.plan(rotary(), replace(REQUEST, context_len=16384))
-    work.plan(rotary(), replace(REQUEST, cache_type_k="fp8", cache_type_v="fp8"))
-    assert looked == ["auto", "fp8"]
-    with RunStore(tmp_path / "runs.sqlite3") as store:
-        store.create(RUN)
-    work.stored.forget(RUN.run_id)
-    work.plan(rotary(), REQUEST)
-    assert looked == ["auto", "fp8", "auto"]
+    assert stores == [tmp_path / "runs.sqlite3"]
 
 
 def test_what_fits_falls_with_every_sequence_more(work: Backend) -> None:
@@ -130,16 +123,9 @@ def test_cache_types_are_those_of_the_engine(work: Backend) -> None:
 def test_a_question_is_made_again_from_its_seed(work: Backend) -> None:
     depths = (0.1, 0.3, 0.5, 0.7, 0.9)
     question = TASKS["niah_single"].draft(SeededRandom(1, "niah_single", 1945), depths).questions[2]
-    asked = work.stored.asked(replace(trial("shipped", 1945, 0.5), expected=question.expected), depths)
+    asked = core.asked(replace(trial("shipped", 1945, 0.5), expected=question.expected), depths)
     assert asked is not None
     assert asked.needle is not None
     assert question.expected[0] in asked.needle
     assert asked.question == question.text
-    assert work.stored.asked(replace(trial("shipped", 1945, 0.5), task="gone"), depths) is None
-
-
-def test_a_folder_with_a_gguf_is_given_to_the_engine_as_the_file(tmp_path: Path) -> None:
-    base = opened(str(tmp_path))
-    gguf = replace(base, checkpoint=replace(base.checkpoint, format="gguf", path=tmp_path))
-    assert gguf.model == str(tmp_path / "model-00001-of-00005.safetensors")
-    assert base.model == str(tmp_path)
+    assert core.asked(replace(trial("shipped", 1945, 0.5), task="gone"), depths) is None

@@ -15,8 +15,9 @@ from starlette.requests import Request
 
 from ropewalk import jsonio
 from ropewalk.api.problems import RefusedError, wrong_input
+from ropewalk.engines import EngineName
 from ropewalk.measuring.settings import MeasureSettings
-from ropewalk.planner.records import PlanRequest
+from ropewalk.planner.options import PlanOptions
 
 BODY_SECONDS = 10.0
 
@@ -32,10 +33,11 @@ class Body:
 
 @dataclass(frozen=True, slots=True)
 class PlanBody(Body):
-    """What to plan; a plan has the same two under the same names."""
+    """What to plan; a plan has the same two under the same names. Without an engine it is the one for the
+    checkpoint's format."""
 
     checkpoint: str
-    request: PlanRequest
+    request: PlanOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,7 @@ class ServerBody(Body):
     """
 
     checkpoint: str
-    request: PlanRequest
+    request: PlanOptions
     port: int = 0
     threads: int | None = None
     verify: bool = False
@@ -63,11 +65,12 @@ class ServerBody(Body):
 
 @dataclass(frozen=True, slots=True)
 class RunBody(Body):
-    """What to measure, for ``context_len`` tokens."""
+    """What to measure, for ``context_len`` tokens; without an engine as a plan is made."""
 
     checkpoint: str
     context_len: int
     arms: tuple[str, ...] = ("shipped", "auto")
+    engine: EngineName | None = None
     settings: MeasureSettings = field(default_factory=MeasureSettings)
 
 

@@ -12,16 +12,13 @@ import json
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from ropewalk import jsonio
-from ropewalk.api.claims import claims_dir, forget_left, mark_lost_runs, mark_pending
+from ropewalk import core, jsonio
 from ropewalk.api.orders import MeasureOrder, Order, ServeOrder
+from ropewalk.api.pending import clear_pending, jobs_dir, mark_pending
 from ropewalk.api.problems import RefusedError
 from ropewalk.api.settings import ApiSettings
-from ropewalk.errors import RunStoreError
-from ropewalk.serving.process.detached import detached_servers
 from ropewalk.units import MIB
 
 STOP_SECONDS = 60.0  # engines get their own time to stop, see ropewalk.serving.process.engine_process
@@ -140,7 +137,7 @@ class Jobs:
     async def serve(self, order: ServeOrder) -> Job:
         """Begin to start a server."""
         async with self._starting:
-            running = len(await asyncio.to_thread(detached_servers)) + self.count(ServeOrder)
+            running = len(await asyncio.to_thread(core.running_servers)) + self.count(ServeOrder)
             self._require_room("servers", running, self._settings.max_servers)
             return await self._start(order)
 
@@ -153,7 +150,7 @@ class Jobs:
         await asyncio.gather(*(job.last() for job in jobs))
 
     async def _start(self, order: Order) -> Job:
-        folder = claims_dir(self._settings.store)
+        folder = jobs_dir(self._settings.store)
         folder.mkdir(parents=True, exist_ok=True)
         process = await asyncio.create_subprocess_exec(
             *_WORKER,
@@ -170,14 +167,11 @@ class Jobs:
         return job
 
     async def _forget(self, job: Job) -> None:
-        if isinstance(job.order, MeasureOrder):
-            with contextlib.suppress(RunStoreError):  # told to whoever asks for the run
-                await asyncio.to_thread(mark_lost_runs, Path(job.order.store))
         self._active.discard(job)
         for run_id in [run_id for run_id, other in self._runs.items() if other is job]:
             del self._runs[run_id]
             if not self._is_closed:  # else the next service goes on with it
-                forget_left(self._settings.store, run_id)
+                clear_pending(self._settings.store, run_id)
 
     def _require_room(self, what: str, number: int, limit: int) -> None:
         if self._is_closed:

@@ -5,20 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from ropewalk.measuring.settings import MeasureSettings
-from ropewalk.planner.records import PlanRequest
+from ropewalk.measuring.settings import RunRequest
+from ropewalk.planner.options import PlanOptions
 
 
 @dataclass(frozen=True, slots=True)
 class MeasureOrder:
-    """Measure, or go on with the run ``resume``; ``store`` is the file of runs."""
+    """Measure what is requested; ``store`` is the file of runs."""
 
     source: str
-    context_len: int
-    arms: tuple[str, ...]
-    settings: MeasureSettings
+    request: RunRequest
     store: str
-    resume: str | None = None
     kind: Literal["measure"] = "measure"
 
 
@@ -27,7 +24,7 @@ class ServeOrder:
     """Start a server, and leave it running once it has answered."""
 
     source: str
-    request: PlanRequest
+    request: PlanOptions
     port: int
     threads: int | None
     verify: bool

@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
+from pathlib import Path
 
-from ropewalk.api.claims import forget_left, is_held, left_runs
+from ropewalk import core
 from ropewalk.api.jobs import STOP_SECONDS
 from ropewalk.api.orders import MeasureOrder
+from ropewalk.api.pending import clear_pending, pending_runs
 from ropewalk.api.state import State
 from ropewalk.errors import RopewalkError, RunActiveError
-from ropewalk.measuring.settings import MeasureSettings
-from ropewalk.measuring.store import RunStore
+from ropewalk.measuring.settings import RunRequest
 
 _PAUSE_SECONDS = 0.5
 
@@ -22,34 +23,36 @@ def order_of(state: State, run: str) -> MeasureOrder:
 
     Raises :class:`RunStoreError`, and what is raised for a checkpoint that may not be named.
     """
-    with RunStore(state.settings.store) as store:
+    with core.open_store(state.settings.store) as store:
         stored = store.load(run)
     return MeasureOrder(
         source=state.sources.address(stored.checkpoint),
-        context_len=stored.target_len,
-        arms=(),
-        settings=MeasureSettings(),
+        request=RunRequest(stored.target_len, resume=stored.run_id),
         store=str(state.settings.store),
-        resume=stored.run_id,
     )
 
 
 async def resume_runs(state: State) -> None:
     """Resume what was under way when an earlier service ended; what cannot be is told and left."""
     store = state.settings.store
-    for run_id in await state.in_thread(left_runs, store):
+    for run_id in await state.in_thread(pending_runs, store):
         try:
             await _until_free(state, run_id)
             await state.jobs.measure(await state.in_thread(order_of, state, run_id))
         except RopewalkError as error:
             print(f"run {run_id} does not go on: {error.message}", file=sys.stderr, flush=True)  # noqa: T201
             if error.code != RunActiveError.default_code:  # else another service is at it
-                forget_left(store, run_id)
+                clear_pending(store, run_id)
 
 
 async def _until_free(state: State, run_id: str) -> None:
     """The worker of a service that was killed needs a moment to stop its engine."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(STOP_SECONDS):
-            while await state.in_thread(is_held, state.settings.store, run_id):
+            while await state.in_thread(_is_measured, state.settings.store, run_id):
                 await asyncio.sleep(_PAUSE_SECONDS)
+
+
+def _is_measured(store: Path, run_id: str) -> bool:
+    with core.open_store(store) as runs:
+        return runs.active_owner(run_id) is not None

@@ -10,7 +10,6 @@ import uvicorn
 from fastapi import FastAPI
 
 from ropewalk.api.app import make_app
-from ropewalk.api.claims import mark_lost_runs
 from ropewalk.api.settings import ApiSettings
 from ropewalk.api.state import State
 from ropewalk.errors import UsageError
@@ -44,13 +43,8 @@ class Server(uvicorn.Server):
 
 
 def run(settings: ApiSettings, port: int, *, ready: Callable[[str], None]) -> None:
-    """Serve until Ctrl-C or SIGTERM; ``ready`` is told the address.
-
-    Runs that an earlier service left when it was killed are marked first. Raises :class:`UsageError`,
-    :class:`RunStoreError`.
-    """
+    """Serve until Ctrl-C or SIGTERM; ``ready`` is told the address. Raises :class:`UsageError`."""
     app = make_app(settings)
-    mark_lost_runs(settings.store)
     with listen(settings.host, port) as listener:
         ready(address_of(listener))
         with contextlib.suppress(KeyboardInterrupt):

@@ -7,8 +7,9 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from ropewalk.api.problems import RefusedError
 from ropewalk.errors import CheckpointMissingError
@@ -17,11 +18,12 @@ from ropewalk.inspector.inspection import inspect_checkpoint
 from ropewalk.inspector.readers.hubsource import open_hub, parse_hub_id
 from ropewalk.inspector.readers.store import unreadable
 from ropewalk.inspector.records import Checkpoint, Inspection
-from ropewalk.planner.records import PlanRequest
+from ropewalk.planner.options import PlanOptions, ServerOptions
 
 KEPT = 32
 KEPT_SECONDS = 60.0
 
+Options = TypeVar("Options", PlanOptions, ServerOptions)
 Stamp = tuple[tuple[str, int, int], ...]
 
 
@@ -52,10 +54,14 @@ class Sources:
         """What another process is to open: a path that was resolved, or a Hub id as it is."""
         return self._local(name) or name
 
-    def allowed(self, request: PlanRequest) -> PlanRequest:
-        """The request with addresses in place of the checkpoints that it names itself."""
-        draft, projector = (name and self.address(name) for name in (request.draft, request.projector))
-        return replace(request, draft=draft, projector=projector)
+    def allowed(self, options: Options) -> Options:
+        """The options with addresses in place of the checkpoints that they name themselves."""
+        named = options.copy()
+        if draft := options.get("draft"):
+            named["draft"] = self.address(draft)
+        if projector := options.get("projector"):
+            named["projector"] = self.address(projector)
+        return named
 
     def inspect_if_allowed(self, name: str) -> Inspection | None:
         """For what a command line names by itself: None where that is not at hand, or not to be read."""

@@ -13,13 +13,14 @@ from fastapi import Depends
 from starlette.requests import Request
 from starlette.responses import Response
 
+from ropewalk import core
 from ropewalk.api.jobs import Jobs
 from ropewalk.api.metrics import Metrics
 from ropewalk.api.settings import ApiSettings
 from ropewalk.api.sources import Sources
 from ropewalk.engines import EngineName
 from ropewalk.jsonio import dumps
-from ropewalk.serving.host.probe import Host, probe_host
+from ropewalk.serving.host.probe import Host
 
 T = TypeVar("T")
 _HERE_SECONDS = 10.0  # free memory moves, engines are seldom installed
@@ -37,7 +38,7 @@ class HostCache:
         with self._lock:  # asking an engine may start a process; once is enough
             until, here = self._seen.get(engine, (0.0, None))
             if here is None or time.monotonic() > until:
-                here = probe_host(engine)
+                here = core.probe_host(engine)
                 self._seen[engine] = (time.monotonic() + _HERE_SECONDS, here)
             return here
 
@@ -50,7 +51,7 @@ class State:
     sources: Sources
     jobs: Jobs
     metrics: Metrics
-    surroundings: HostCache = field(default_factory=HostCache)
+    hosts: HostCache = field(default_factory=HostCache)
 
     async def in_thread(self, work: Callable[..., T], *arguments: object) -> T:
         """What a function that blocks comes to."""

@@ -14,17 +14,15 @@ import re
 import signal
 import sys
 import threading
-from contextlib import ExitStack
-from dataclasses import fields
 from io import FileIO
 from pathlib import Path
 from typing import Any, TextIO
 
 from ropewalk import core, jsonio
-from ropewalk.api.claims import claim
 from ropewalk.api.orders import MeasureOrder, Order, ServeOrder
 from ropewalk.errors import RopewalkError
-from ropewalk.measuring.events import Event, RunStarted
+from ropewalk.measuring.events import Event
+from ropewalk.serving.service import ServeSettings
 
 _ORDERS: dict[str, type[Order]] = {"measure": MeasureOrder, "serve": ServeOrder}
 
@@ -57,46 +55,29 @@ def _stop_with(owner: FileIO) -> None:
 
 
 def _measure(order: MeasureOrder, out: TextIO) -> None:
-    store = Path(order.store)
-    with ExitStack() as held:
-
-        def on_event(event: Event) -> None:
-            if isinstance(event, RunStarted):
-                held.enter_context(claim(store, event.run_id))
-            _tell(out, event_name(event), event)
-
-        core.measure(
-            order.source,
-            context_len=order.context_len,
-            arms=order.arms,
-            store=store,
-            resume=order.resume,
-            on_event=on_event,
-            **_fields(order.settings),
-        )
+    core.measure(
+        order.source,
+        order.request,
+        store=Path(order.store),
+        on_event=lambda event: _tell(out, event_name(event), event),
+    )
 
 
 def _serve(order: ServeOrder, out: TextIO) -> None:
-    from ropewalk.serving.process.detached import stop_detached
-    from ropewalk.serving.service import ServeSettings, start_service
-
-    inspection = core.inspect(order.source)
-    plan = core.plan(inspection, **_fields(order.request))
     settings = ServeSettings(port=order.port, threads=order.threads, verify=order.verify)
-    service = start_service(
-        plan, inspection, settings, say=lambda line: _tell(out, "step", {"message": line})
+    service = core.serve(
+        order.source,
+        settings=settings,
+        say=lambda line: _tell(out, "step", {"message": line}),
+        **order.request,
     )
     with service:
         left = service.detach()
         try:
             _tell(out, "ready", left)
         except KeyboardInterrupt:  # nobody is left who would know of it
-            stop_detached(left)
+            core.stop_server(left)
             raise
-
-
-def _fields(record: Any) -> dict[str, Any]:
-    return {field.name: getattr(record, field.name) for field in fields(record)}
 
 
 def event_name(event: Event) -> str:

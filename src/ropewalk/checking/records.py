@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from ropewalk.findings import Finding
+from ropewalk.pages import Paged
 from ropewalk.planner.records import Memory
 
 Unjudged = Literal["model", "memory"]
@@ -47,7 +48,7 @@ class Corrected:
 
 
 @dataclass(frozen=True, slots=True)
-class CheckResult:
+class CheckResult(Paged):
     """The verdict on a command line.
 
     ``parsed`` maps each flag that was given, under its longest spelling, to the value that the engine

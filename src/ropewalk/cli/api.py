@@ -8,11 +8,11 @@ from pathlib import Path
 
 import click
 
+from ropewalk import core
 from ropewalk.cli.command import Command, option
 from ropewalk.cli.params import COUNT
 from ropewalk.cli.runs import store_option
 from ropewalk.errors import UsageError
-from ropewalk.measuring.store import default_store_path
 
 _SOURCES, _BOUNDS = "What may be read", "Bounds"
 
@@ -116,7 +116,7 @@ def command(
     given = os.environ.pop("ROPEWALK_TOKEN", None)  # none of the engines' business
     settings = ApiSettings(
         token=given or secrets.token_urlsafe(24),
-        store=(store or default_store_path()).absolute(),
+        store=(store or core.default_store_path()).absolute(),
         host=host,
         models_dirs=models_dirs,
         hub=hub,

@@ -17,7 +17,6 @@ from ropewalk.cli.runs import store_option
 from ropewalk.engines import engine_for
 from ropewalk.errors import CheckpointMissingError, EngineMissingError
 from ropewalk.findings import has_error
-from ropewalk.serving.engines import pick_engine
 
 MODEL = "SmolLM2-135M-Instruct.Q4_1.gguf"  # trained for 8,192 tokens; no publisher's rule beyond
 CONTEXT_LEN = 12_288
@@ -53,12 +52,11 @@ def command(html: Path, store: Path | None, as_json: bool) -> int:
     inspection = core.inspect(model)
     plan = core.plan(inspection, context_len=CONTEXT_LEN, arm="yarn:1.5", allow_unvalidated=True)
     if not as_json:
-        from ropewalk.planner.cache_summary import cache_summary
         from ropewalk.report.inspection import inspection_page
         from ropewalk.report.plan import plan_page
 
         _step(f"ropewalk inspect {model.name}")
-        output.page(inspection_page(inspection, kept=cache_summary(inspection)))
+        output.page(inspection_page(inspection, kept=core.cache_summary(inspection)))
         _step(f"ropewalk plan {model.name} --context 12k --arm yarn:1.5 --allow-unvalidated")
         output.page(plan_page(plan))
         _step(f"ropewalk measure {model.name} --context 12k {' '.join(f'--arm {arm}' for arm in ARMS)}")
@@ -89,7 +87,7 @@ def demo_model() -> Path:
 def _require_engine() -> None:
     """A missing engine is told before anything else is shown."""
     try:
-        pick_engine(engine_for("gguf"))
+        core.require_engine(engine_for("gguf"))
     except EngineMissingError as error:
         raise EngineMissingError(
             'the demonstration needs an engine: pip install "ropewalk[embedded]"', where=error.where

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from ropewalk import core
 from ropewalk.cli import output
 from ropewalk.cli.command import CONTEXT_SETTINGS, Command, debug_option, write_lines
 
@@ -16,9 +17,7 @@ _EXAMPLES = """
 
 def _installable(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """For the shell to complete."""
-    from ropewalk.serving.install import installable
-
-    return [name for name in installable() if name.startswith(incomplete)]
+    return [name for name in core.installable_engines() if name.startswith(incomplete)]
 
 
 class _Group(click.Group):
@@ -47,8 +46,6 @@ def add(name: str) -> None:
 
     One that is there already is left alone.
     """
-    from ropewalk.serving.install import install_engine
-
     with output.waiting(f"installing {name}"):
-        interpreter = install_engine(name, say=lambda line: click.echo(line, err=True))
+        interpreter = core.install_engine(name, say=lambda line: click.echo(line, err=True))
     click.echo(f"{name} is installed; {interpreter} runs it", err=True)

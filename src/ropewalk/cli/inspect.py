@@ -36,8 +36,7 @@ def command(checkpoint: str, facts: bool, as_json: bool) -> int:
 
         output.page(facts_page(inspection))
     else:
-        from ropewalk.planner.cache_summary import cache_summary
         from ropewalk.report.inspection import inspection_page
 
-        output.page(inspection_page(inspection, kept=cache_summary(inspection)))
+        output.page(inspection_page(inspection, kept=core.cache_summary(inspection)))
     return int(has_error(inspection.findings))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
@@ -20,18 +20,17 @@ from ropewalk.cli.params import (
     TOKENS,
     ListType,
     context_option,
-    request_fields,
     server_options,
+    server_options_of,
 )
 from ropewalk.cli.runs import store_option
 from ropewalk.errors import UsageError
-from ropewalk.findings import has_error
-from ropewalk.measuring.recall.statistics import BAR_POINT
-from ropewalk.measuring.records import JUDGED, Measurement
+from ropewalk.measuring.records import Measurement
 
 if TYPE_CHECKING:
     from ropewalk.engines import EngineName
     from ropewalk.measuring.cluster.settings import CampaignSettings
+    from ropewalk.measuring.settings import MeasureOptions
 
 _GRID, _RUN, _CLUSTER = "What to ask", "The run", "On a cluster"
 
@@ -163,33 +162,18 @@ def command(
     """
     from ropewalk.report.progress import MeasureProgress
 
-    given: dict[str, Any] = {"arms": arms, "tasks": tasks, "resume": resume, "store": store, "engine": engine}
+    given: dict[str, Any] = {"arms": arms, "tasks": tasks, "resume": resume, "engine": engine}
     given |= {name: options.pop(name) for name in _SETTINGS}
     given["on"] = _campaign({name: options.pop(name) for name in _CAMPAIGN})
     given["engine_path"] = None if engine_path is None else str(engine_path)
-    chosen = {name: value for name, value in given.items() if value not in (None, ())}
+    given = {name: value for name, value in given.items() if value not in (None, ())}
+    chosen = cast("MeasureOptions", {"context_len": context_len, "plan": server_options_of(options), **given})
     with MeasureProgress(output.console(stderr=True)) as progress:
-        measurement = core.measure(
-            checkpoint, context_len=context_len, on_event=progress, plan=request_fields(options), **chosen
-        )
+        measurement = core.measure(checkpoint, store=store, on_event=progress, **chosen)
     show(measurement, html=html, as_json=as_json)
-    return INTERRUPTED_STATUS if measurement.status == "interrupted" else int(not is_positive(measurement))
-
-
-def is_positive(measurement: Measurement) -> bool:
-    """Finished, without an error, and at the longest length that was judged some arm recalls enough."""
-    judged: dict[int, dict[str, list[int]]] = {}
-    for arm in measurement.arms:
-        for cell in arm.cells:
-            count = sum(number for outcome, number in cell.outcomes.items() if outcome in JUDGED)
-            if count:
-                hits_and_trials = judged.setdefault(cell.length, {}).setdefault(arm.arm, [0, 0])
-                hits_and_trials[0] += cell.hits
-                hits_and_trials[1] += count
-    findings = [*measurement.findings, *(finding for arm in measurement.arms for finding in arm.findings)]
-    if measurement.status != "finished" or has_error(findings) or not judged:
-        return False
-    return any(hits >= BAR_POINT * trials for hits, trials in judged[max(judged)].values())
+    if measurement.status == "interrupted":
+        return INTERRUPTED_STATUS
+    return int(not core.recalls_enough(measurement))
 
 
 _SETTINGS = (

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 from click.shell_completion import CompletionItem
@@ -16,6 +16,8 @@ from ropewalk.errors import UsageError
 from ropewalk.units import parse_size, parse_tokens
 
 if TYPE_CHECKING:
+    from ropewalk.planner.options import PlanOptions, ServerOptions
+
     _PathType = click.ParamType[Path, Any]
     _IntegerType = click.ParamType[int, str]
     _ListType = click.ParamType[tuple[Any, ...], str]
@@ -235,8 +237,13 @@ def _with(options: Sequence[Callable[[Any], Any]], command: Callable[..., Any]) 
     return command
 
 
-def request_fields(options: dict[str, Any]) -> dict[str, Any]:
-    """What was given, by the names of ``PlanRequest``; its own defaults hold for the rest."""
+def plan_options_of(context_len: int, options: Mapping[str, Any]) -> PlanOptions:
+    """What was given, by the names of the request; its own defaults hold for the rest."""
+    return cast("PlanOptions", {"context_len": context_len, **server_options_of(options)})
+
+
+def server_options_of(options: Mapping[str, Any]) -> ServerOptions:
+    """The same without a length, as every arm of a measurement takes it."""
     fields = {name: value for name, value in options.items() if value is not None}
     for name, goal in (("gpu_layers", "gpu_layers"), ("n_cpu_moe", "cpu_moe")):
         if fields.get(name) == AUTO:
@@ -248,8 +255,10 @@ def request_fields(options: dict[str, Any]) -> dict[str, Any]:
     elif sizes:
         fields["node_memory_bytes"] = sizes
     both = fields.pop("cache_type", None)
-    if both is None:
-        return fields
-    if "cache_type_k" in fields or "cache_type_v" in fields:
-        raise UsageError("--cache-type sets keys and values; give it, or --cache-type-k and --cache-type-v")
-    return fields | {"cache_type_k": both, "cache_type_v": both}
+    if both is not None:
+        if "cache_type_k" in fields or "cache_type_v" in fields:
+            raise UsageError(
+                "--cache-type sets keys and values; give it, or --cache-type-k and --cache-type-v"
+            )
+        fields |= {"cache_type_k": both, "cache_type_v": both}
+    return cast("ServerOptions", fields)

@@ -10,7 +10,7 @@ import click
 from ropewalk import core
 from ropewalk.cli import output
 from ropewalk.cli.command import Command, checkpoint_argument, json_option, option
-from ropewalk.cli.params import FILE, NEW_FILE, context_option, plan_options, request_fields
+from ropewalk.cli.params import FILE, NEW_FILE, context_option, plan_options, plan_options_of
 from ropewalk.cli.spread import node_addresses_option
 from ropewalk.errors import UsageError
 
@@ -71,14 +71,13 @@ def command(
     it does not fit the budget or is refused; then nothing is emitted.
     """
     _check(kind, output_path, accelerator, as_json=as_json)
-    fields = request_fields(options) | ({"node_addresses": node_addresses} if node_addresses else {})
     with output.waiting("asking the engine" if confirm else f"planning for {checkpoint}"):
         plan = core.plan(
             checkpoint,
-            context_len=context_len,
             engine_path=None if engine_path is None else str(engine_path),
             confirm=confirm,
-            **fields,
+            node_addresses=node_addresses,
+            **plan_options_of(context_len, options),
         )
     if kind is not None and plan.positive:
         text = core.emit(plan, kind, accelerator=accelerator)

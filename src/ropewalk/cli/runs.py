@@ -4,26 +4,29 @@ from __future__ import annotations
 
 import contextlib
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from ropewalk import core
 from ropewalk.cli import output
 from ropewalk.cli.command import Command, json_option, option
 from ropewalk.cli.params import FILE, NEW_FILE
 from ropewalk.documents import RunList
 from ropewalk.errors import RunMissingError, RunStoreError, UsageError
-from ropewalk.measuring.store import RunStore, default_store_path, trials_csv
+
+if TYPE_CHECKING:
+    from ropewalk.measuring.store import RunStore
 
 store_option = option("--store", type=FILE, help="File of runs.  [default: in the user's data folder]")
 
 
 def _stored(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """For the shell to complete; a file of runs is not made for that."""
-    path = ctx.params.get("store") or default_store_path()
+    path = ctx.params.get("store") or core.default_store_path()
     if not path.is_file():
         return []
-    with contextlib.suppress(RunStoreError), RunStore(path) as runs:
+    with contextlib.suppress(RunStoreError), core.open_store(path) as runs:
         return [run.run_id for run in runs.runs() if run.run_id.startswith(incomplete)]
     return []
 
@@ -85,7 +88,7 @@ def command(
         raise UsageError("name a run, or `last`: which one is meant?")
     if other is not None and (html or any(asked[1:])):
         raise UsageError("two runs are shown, or written with --json; the other options take one")
-    with RunStore(store or default_store_path()) as runs:
+    with core.open_store(store) as runs:
         if run is None:
             _list(runs, as_json)
             return
@@ -95,7 +98,7 @@ def command(
         elif delete:
             _forget(runs, run, yes)
         elif as_csv:
-            output.write(trials_csv(runs.trials(run)))
+            output.write(core.trials_csv(runs.trials(run)))
         else:
             _show(runs, run, html, markdown, as_json)
 
@@ -131,9 +134,7 @@ def _forget(runs: RunStore, run: str, yes: bool) -> None:
 
 
 def _show_pair(runs: RunStore, run: str, other: str, as_json: bool) -> None:
-    from ropewalk.measuring.run_pair import pair_runs
-
-    pair = pair_runs(runs.load(run), runs.load(other), trials=(runs.trials(run), runs.trials(other)))
+    pair = core.pair_runs(runs, run, other)
     if as_json:
         output.document(pair)
         return

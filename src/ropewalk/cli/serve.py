@@ -11,11 +11,10 @@ import click
 from ropewalk import core
 from ropewalk.cli import output
 from ropewalk.cli.command import Command, checkpoint_argument, option
-from ropewalk.cli.params import COUNT, FILE, context_option, plan_options, request_fields
+from ropewalk.cli.params import COUNT, FILE, context_option, plan_options, plan_options_of
 from ropewalk.cli.spread import spread_options, take_spread
 from ropewalk.findings import has_error
-from ropewalk.serving.live import Watch
-from ropewalk.serving.service import ServeSettings, Service, start_service
+from ropewalk.serving.service import ServeSettings, Service
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -107,10 +106,10 @@ def command(
         inspection = core.inspect(checkpoint)
         plan = core.plan(
             inspection,
-            context_len=context_len,
             engine_path=settings.engine_path,
             confirm=confirm,
-            **request_fields(options),
+            node_addresses=settings.spread.addresses,
+            **plan_options_of(context_len, options),
         )
     if not plan.positive:
         from ropewalk.report.plan import plan_page
@@ -118,7 +117,7 @@ def command(
         output.page(plan_page(plan))
         return 1
     with output.waiting("waiting for the server to answer"):
-        service = start_service(plan, inspection, settings, say=_say)
+        service = core.start(plan, inspection, settings, say=_say)
     with service:
         _show(service, detached=detach)
         if has_error(service.findings):
@@ -164,7 +163,7 @@ def _follow(service: Service, screen: Console) -> NoReturn:
 
     from ropewalk.report.live import live_page
 
-    watch = Watch(service.server)
+    watch = core.watch(service.server)
     with Live(console=screen, auto_refresh=False, transient=True) as lines:
         while True:
             lines.update(live_page(service.plan, watch.look()), refresh=True)

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import click
 
+from ropewalk import core
 from ropewalk.cli import output
 from ropewalk.cli.command import Command, json_option
-from ropewalk.documents import ServerList
-from ropewalk.serving.process.detached import detached_servers
-from ropewalk.serving.process.leftovers import find_leftovers
 
 
 @click.command(
@@ -25,7 +23,7 @@ def command(as_json: bool) -> None:
 
     What a start left behind that was killed with everything around it is listed, too.
     """
-    servers = ServerList(detached_servers(), find_leftovers())
+    servers = core.servers()
     if as_json:
         output.document(servers)
     else:

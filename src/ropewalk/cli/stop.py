@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import click
 
+from ropewalk import core
 from ropewalk.cli import output
 from ropewalk.cli.command import Command, option
-from ropewalk.serving.process.detached import detached_servers, find_detached, stop_detached
-from ropewalk.serving.process.leftovers import clear_leftovers, find_leftovers
 
 
 def _running(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """For the shell to complete."""
-    return [one.name for one in detached_servers() if one.name.startswith(incomplete)]
+    return [one.name for one in core.running_servers() if one.name.startswith(incomplete)]
 
 
 @click.command(
@@ -34,14 +33,13 @@ def command(server: str | None, leftovers: bool) -> None:
     if leftovers:
         _clear()
         return
-    found = find_detached(server)
+    found = core.find_server(server)
     with output.waiting(f"stopping {found.name}"):
-        stop_detached(found)
+        core.stop_server(found)
     click.echo(f"stopped {found.name} on port {found.port}", err=True)
 
 
 def _clear() -> None:
-    found = find_leftovers()
-    clear_leftovers(found)
+    found = core.clear_leftovers()
     names = [*(f"process {one.pid} ({one.name})" for one in found.processes), *map(str, found.copies)]
     click.echo(f"cleared {', '.join(names)}" if names else "nothing was left behind", err=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Callable, Iterable, Sequence
-from fnmatch import fnmatchcase
 from typing import Any
 
 import click
@@ -13,7 +12,6 @@ import click
 from ropewalk import core
 from ropewalk.cli import output
 from ropewalk.cli.command import Command, checkpoint_argument, json_option, option
-from ropewalk.documents import TensorList
 from ropewalk.errors import UsageError
 from ropewalk.inspector.records import Checkpoint
 from ropewalk.inspector.tensors import Tensor, TensorTable
@@ -46,9 +44,9 @@ def command(checkpoint: str, match: str | None, sort: str, unfold: bool, as_csv:
         raise UsageError("--csv and --json exclude each other")
     with output.waiting(f"reading the headers of {checkpoint}"):
         opened = core.open_checkpoint(checkpoint)
-    rows = _rows(opened.tensors, match, sort)
+    rows = _sorted(opened.tensors, core.matching(opened, match), sort)
     if as_json:
-        output.document(_record(opened, rows), compact=True)
+        output.document(core.tensors(opened, rows), compact=True)
     elif as_csv:
         output.write(_csv(opened.tensors.row(row) for row in rows))
     else:
@@ -59,22 +57,9 @@ def command(checkpoint: str, match: str | None, sort: str, unfold: bool, as_csv:
     return 0
 
 
-def _rows(table: TensorTable, match: str | None, sort: str) -> list[int]:
-    rows = [row for row, name in enumerate(table.names) if match is None or fnmatchcase(name, match)]
+def _sorted(table: TensorTable, rows: Sequence[int], sort: str) -> list[int]:
     order = _ORDERS[sort]
     return sorted(rows, key=lambda row: order(table, row))
-
-
-def _record(checkpoint: Checkpoint, rows: Sequence[int]) -> TensorList:
-    table = checkpoint.tensors
-    return TensorList(
-        source=checkpoint.source,
-        format=checkpoint.format,
-        num_tensors=len(rows),
-        tensor_bytes=sum(table.nbytes[row] for row in rows),
-        tensors=tuple(table.row(row) for row in rows),
-        findings=checkpoint.findings,
-    )
 
 
 def _csv(tensors: Iterable[Tensor]) -> str:

@@ -10,7 +10,7 @@ from ropewalk.errors import CheckpointError, CheckpointMissingError
 from ropewalk.inspector.readers.folder import read_store
 from ropewalk.inspector.readers.repository import read_config, read_repository, read_single
 from ropewalk.inspector.readers.store import FolderStore, is_plain, is_text, open_regular
-from ropewalk.inspector.readers.weights import GGUF_MAGIC, PICKLE_SUFFIXES
+from ropewalk.inspector.readers.weights import GGUF_MAGIC, PICKLE_SUFFIXES, choose_gguf, part_names
 from ropewalk.inspector.records import Checkpoint
 
 
@@ -89,3 +89,20 @@ def _open_hub(source: str, keep_arrays: Collection[str]) -> Checkpoint:
     except CheckpointMissingError as error:
         message = f"there is no file or folder {source}, and {error.message}"
         raise CheckpointMissingError(message, code=error.code, where=error.where) from error
+
+
+def engine_file(source: str) -> str:
+    """What an engine is given for a checkpoint: the GGUF file where a folder holds one, part 1 of a split
+    one, the snapshot of a folder in the Hub's cache; everything else, a Hub id too, as it is.
+
+    Raises :class:`CheckpointError` for a folder with several GGUF models.
+    """
+    path = Path(source)
+    if path.is_dir():
+        folder = _snapshot(path)
+        name = choose_gguf([entry.name for entry in folder.iterdir()], source=source)
+        return str(folder / part_names(name)[0]) if name else source if folder == path else str(folder)
+    if path.suffix == ".gguf":
+        first = path.with_name(part_names(path.name)[0])
+        return str(first) if first != path and first.is_file() else source
+    return source

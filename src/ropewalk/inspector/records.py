@@ -9,6 +9,7 @@ from typing import Any, Literal
 from ropewalk.findings import Finding
 from ropewalk.inspector.layer_kinds import AnyLayer
 from ropewalk.inspector.tensors import TensorTable
+from ropewalk.pages import Paged
 
 Format = Literal["safetensors", "gguf", "config"]
 Kind = Literal["model", "adapter", "draft", "projector", "unknown"]
@@ -145,7 +146,7 @@ class WeightBytes:
 
 
 @dataclass(frozen=True, slots=True)
-class Inspection:
+class Inspection(Paged):
     """What a checkpoint is: the record that ``inspect`` prints and every plan starts from.
 
     ``layers`` groups the decoder's blocks by what each keeps; their ``indices`` together are

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from ropewalk.pages import Paged
+
 Rows = tuple[tuple[float, ...], ...]
 Kernel = Literal["eager", "sdpa"]
 
@@ -54,7 +56,7 @@ class Squares:
 
 
 @dataclass(frozen=True, slots=True)
-class Attention:
+class Attention(Paged):
     """One head of one layer on one prompt, in float32.
 
     ``squares`` is None for a prompt too long to be listed. ``square_bytes`` is one square of scores of all

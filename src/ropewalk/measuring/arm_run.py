@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
 
 from ropewalk.errors import EngineError, UsageError
 from ropewalk.findings import Finding, Severity
@@ -51,12 +51,6 @@ class Server(Protocol):
     @property
     def findings(self) -> tuple[Finding, ...]: ...
 
-    def __enter__(self) -> Self: ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
-
     def require_alive(self) -> None: ...
 
 
@@ -64,7 +58,7 @@ _THINKING = {
     "off": "asked without thinking, by the switch of its chat template (enable_thinking false)",
     "closed": "asked without thinking: its chat template begins a thought, which the prompt ends at once",
 }
-StartServer = Callable[[LaunchSpec, Path], Server]
+StartServer = Callable[[LaunchSpec, Path], AbstractContextManager[Server]]  # leaving it stops the server
 
 
 class ArmRun:

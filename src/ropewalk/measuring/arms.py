@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from ropewalk.inspector.records import Inspection
+from ropewalk.planner.options import ServerOptions
 from ropewalk.planner.plan import make_plan
 from ropewalk.planner.records import Plan, PlanRequest, RopeDecision
 from ropewalk.serving.host.probe import Host, companions, machine_of
@@ -36,7 +36,7 @@ class Arm:
 
 
 def plan_arm(
-    inspection: Inspection, name: str, *, context_len: int, here: Host, options: Mapping[str, Any]
+    inspection: Inspection, name: str, *, context_len: int, here: Host, options: ServerOptions
 ) -> Arm:
     """Plan an arm: ``shipped`` at most at the trained context, every other at the target.
 
@@ -47,9 +47,9 @@ def plan_arm(
     native = inspection.value("native_context")
     length = min(context_len, native) if rope == "shipped" and native else context_len
     assert here.build is not None  # noqa: S101 - measuring begins with an engine
-    fields = {"allow_unvalidated": True, "engine_version": here.build.version, **options}
+    fields: ServerOptions = {"allow_unvalidated": True, "engine_version": here.build.version, **options}
     if cache_type:
-        fields |= {"cache_type_k": cache_type, "cache_type_v": cache_type}
+        fields["cache_type_k"] = fields["cache_type_v"] = cache_type
     request = PlanRequest(context_len=length, engine=here.build.engine, arm=rope, **fields)
     plan = make_plan(inspection, request, machine=machine_of(request, here), **companions(request))
     return Arm(name, _label(rope, plan.rope) + (f", {cache_type} cache" if cache_type else ""), plan)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 
-from ropewalk.findings import Finding
+from ropewalk.findings import Finding, has_error
 from ropewalk.measuring.recall.reasoning import has_thought
-from ropewalk.measuring.recall.statistics import LengthScore, mcnemar, smallest_detectable_drop
+from ropewalk.measuring.recall.statistics import BAR_POINT, LengthScore, mcnemar, smallest_detectable_drop
 from ropewalk.measuring.recall.summary import by_length
-from ropewalk.measuring.records import JUDGED, ArmResult, Comparison, PairedRecall, Trial
+from ropewalk.measuring.records import JUDGED, ArmResult, Comparison, Measurement, PairedRecall, Trial
 
 Trials = Mapping[str, Sequence[Trial]]  # by arm, in the order of the arms
 
@@ -41,6 +41,22 @@ def compare(arms: Sequence[ArmResult], trials: Trials, *, target_len: int) -> Co
     cost = _cost(best, pairs, scores, labels={arm.arm: arm.label for arm in arms}) if best else ""
     weight = _weight(ranked[0][1].trials, _p_value(ranked, pairs, length))
     return Comparison(target_len, best.arm if best else None, f"{said}{cost}; {weight}", pairs)
+
+
+def is_positive(measurement: Measurement) -> bool:
+    """Finished, without an error, and at the longest length that was judged some arm recalls enough."""
+    judged: dict[int, dict[str, list[int]]] = {}
+    for arm in measurement.arms:
+        for cell in arm.cells:
+            count = sum(number for outcome, number in cell.outcomes.items() if outcome in JUDGED)
+            if count:
+                hits_and_trials = judged.setdefault(cell.length, {}).setdefault(arm.arm, [0, 0])
+                hits_and_trials[0] += cell.hits
+                hits_and_trials[1] += count
+    findings = [*measurement.findings, *(finding for arm in measurement.arms for finding in arm.findings)]
+    if measurement.status != "finished" or has_error(findings) or not judged:
+        return False
+    return any(hits >= BAR_POINT * trials for hits, trials in judged[max(judged)].values())
 
 
 def compare_findings(arms: Sequence[ArmResult], trials: Trials) -> tuple[Finding, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -29,7 +30,7 @@ from ropewalk.serving.records import EngineBuild, LaunchSpec
 __all__ = ["MeasureSettings", "run_measurement"]
 
 
-def _start(spec: LaunchSpec, log_path: Path) -> Server:
+def _start(spec: LaunchSpec, log_path: Path) -> AbstractContextManager[Server]:
     from ropewalk.serving.launcher import start
 
     return start(spec, log_path=log_path)
@@ -50,7 +51,7 @@ def run_measurement(
     store: RunStore,
     on_event: OnEvent | None = None,
     resume: str | None = None,
-    start: StartServer = _start,
+    start: StartServer | None = None,
 ) -> Measurement:
     """Measure a checkpoint under each arm and return the run as it stands in the store.
 
@@ -86,7 +87,7 @@ def run_measurement(
     )
     if resume is None:
         session.note(*_thread_findings(begun.frame, begun.settings))
-    measurement = _measure(session, start)
+    measurement = _measure(session, start or _start)
     _calibrate(session, measurement, here)
     session.emit(RunEnded(measurement))
     return measurement
@@ -232,8 +233,8 @@ def _require_same_weights(frame: Measurement, weights: str) -> None:
 
 
 def _require_free(store: RunStore, frame: Measurement) -> None:
-    owner = store.owner(frame.run_id)
-    if owner is not None and owner.is_here and not owner.is_gone:
+    owner = store.active_owner(frame.run_id)
+    if owner is not None:
         raise RunActiveError(
             f"run {frame.run_id} is being measured by process {owner.pid}",
             where={"run": frame.run_id, "pid": owner.pid},

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ropewalk.findings import Finding
+from ropewalk.pages import Paged
 from ropewalk.planner.records import Launch, PromptWork, RopeDecision
 from ropewalk.serving.host.devices import Hardware
 from ropewalk.serving.host.process_memory import MemorySample
@@ -210,7 +211,7 @@ class Comparison:
 
 
 @dataclass(frozen=True, slots=True)
-class Measurement:
+class Measurement(Paged):
     """A run: what ``measure`` prints, stores and reports.
 
     ``created`` and ``finished`` are UTC in ISO 8601. ``settings`` is what the grid was made from, so

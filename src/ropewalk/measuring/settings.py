@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Required
 
+from typing_extensions import TypedDict
+
+from ropewalk.engines import EngineName
 from ropewalk.errors import UsageError
+from ropewalk.measuring.cluster.settings import CampaignSettings
 from ropewalk.measuring.pace import Pace
 from ropewalk.measuring.recall.prompt import longest_prompt
 from ropewalk.measuring.recall.statistics import SPRT_CAP
 from ropewalk.measuring.recall.tasks import Task, find_task
 from ropewalk.measuring.recall.vocabulary import Form
+from ropewalk.planner.options import ServerOptions
+from ropewalk.validation import checked
 
 BASE_LEN = 2048  # short enough for every model that is served at long context, and cheap
 CHAT_TOKENS = 32  # more for an answer that makes a sentence of its own
@@ -26,7 +32,7 @@ class MeasureSettings:
     shares of the prompt; ``trials`` per cell, each with a haystack of its own, cut short per length as
     soon as the sequential test has decided (``early_stop``). ``haystack`` is ``prose``, ``noise`` or a
     text file; ``answer_tokens`` None takes the task's own budget. ``minutes`` picks lengths and trials
-    for about that time. ``plan`` are further fields of ``PlanRequest`` for every arm.
+    for about that time. ``plan`` are further fields of the request for every arm.
     """
 
     tasks: tuple[str, ...] = ("niah_single",)
@@ -40,10 +46,11 @@ class MeasureSettings:
     answer_tokens: int | None = None
     threads: int | None = None
     minutes: float | None = None
-    plan: dict[str, Any] = field(default_factory=dict)
+    plan: ServerOptions = field(default_factory=ServerOptions)
 
     def checked(self) -> MeasureSettings:
         """The same, if it can be measured. Raises :class:`UsageError`."""
+        checked(self)
         for task in self.tasks:
             find_task(task)
         for name, wrong in (
@@ -70,6 +77,48 @@ class MeasureSettings:
     def longest_answer(self) -> int:
         """The largest answer budget of all tasks."""
         return max(self.budget_of(find_task(name)) for name in self.tasks)
+
+
+@dataclass(frozen=True, slots=True)
+class RunRequest:
+    """What a user wants measured.
+
+    ``arms``: ``shipped``, ``auto`` (what the plan decides), ``yarn:F``, ``unscaled``; ``context_len`` is the
+    target in tokens. Without ``engine`` it is the one for the checkpoint's format, at ``engine_path`` where
+    that is given. ``resume`` goes on with a stored run by its own target, arms and settings. ``on`` has each
+    arm measured as a task of its own, here or on a cluster.
+    """
+
+    context_len: int
+    arms: tuple[str, ...] = ("shipped", "auto")
+    engine: EngineName | None = None
+    engine_path: str | None = None
+    settings: MeasureSettings = field(default_factory=MeasureSettings)
+    resume: str | None = None
+    on: CampaignSettings | None = None
+
+
+class MeasureOptions(TypedDict, total=False):
+    """A :class:`RunRequest` and its :class:`MeasureSettings` as keywords; ``on`` may be a place alone."""
+
+    context_len: Required[int]
+    arms: tuple[str, ...]
+    engine: EngineName | None
+    engine_path: str | None
+    resume: str | None
+    on: str | CampaignSettings | None
+    tasks: tuple[str, ...]
+    lengths: tuple[int, ...] | None
+    depths: tuple[float, ...]
+    trials: int
+    early_stop: bool
+    seed: int
+    haystack: str
+    form: Form
+    answer_tokens: int | None
+    threads: int | None
+    minutes: float | None
+    plan: ServerOptions
 
 
 def default_lengths(contexts: Iterable[int], *, answer_tokens: int) -> tuple[int, ...]:

@@ -184,6 +184,11 @@ class RunStore:
         with self._guard():
             return jsonio.loads(Owner, owner) if owner else None
 
+    def active_owner(self, run_id: str) -> Owner | None:
+        """The process of this machine that measures a run now; None where none does."""
+        owner = self.owner(run_id)
+        return owner if owner is not None and owner.is_here and not owner.is_gone else None
+
     def log_path(self, run_id: str, arm: str) -> Path:
         """Where the log of an arm's server belongs: beside the store."""
         name = re.sub(r"[^\w.]", "-", f"{run_id}-{arm}")

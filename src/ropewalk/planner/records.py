@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from ropewalk.engines import EngineName
 from ropewalk.findings import Finding, has_error
+from ropewalk.pages import Paged
 
 Basis = Literal["exact", "engine_rule", "oracle", "estimate"]
 RopeDecisionKind = Literal["none", "scale", "builtin", "refuse"]
@@ -444,7 +445,7 @@ class Launch:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Paged):
     """The answer to a :class:`PlanRequest`; ``launch`` is filled in by ``serving``.
 
     ``override_context_len`` is set where the checkpoint's own limit must be lifted to that length,

@@ -1,7 +1,6 @@
-"""Records as HTML in a notebook: the pages of the terminal, with every text in them escaped.
+"""Records as the pages of the terminal: as text, and as HTML in a notebook, with every text in it escaped.
 
-Jupyter and its like ask an object for ``_repr_html_``. Records get theirs from here, when ropewalk's public
-names are first used, so that the parts that make them know of no page and nothing is imported for it.
+:class:`ropewalk.pages.Paged` has the records ask here.
 """
 
 from __future__ import annotations
@@ -10,27 +9,37 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from rich.console import Console, RenderableType
 
 _WIDTH = 100
 # The notebook's own colours, so that a page reads on dark and on light.
 _FORMAT = '<pre style="line-height: 1.3; overflow-x: auto">{code}</pre>'
 
 
-def show(record: type[Any]) -> None:
-    """Have the objects of a class show as their page: one of those named in :data:`PAGES`."""
-    record._repr_html_ = record_html
+def page_of(record: Any) -> RenderableType:
+    """The page of a record whose class is named in :data:`PAGES`."""
+    return PAGES[type(record).__name__](record)
 
 
 def record_html(record: Any) -> str:
-    """The page of a record as one element."""
+    """The page as one element."""
+    return _printed(record).export_html(inline_styles=True, code_format=_FORMAT)
+
+
+def record_text(record: Any) -> str:
+    """The page as plain text."""
+    lines = _printed(record).export_text(styles=False).splitlines()
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _printed(record: Any) -> Console:
     from io import StringIO
 
     from rich.console import Console
 
     console = Console(file=StringIO(), record=True, width=_WIDTH, highlight=False, markup=False, emoji=False)
-    console.print(PAGES[type(record).__name__](record), crop=False)
-    return console.export_html(inline_styles=True, code_format=_FORMAT)
+    console.print(page_of(record), crop=False)
+    return console
 
 
 def _inspection(record: Any) -> RenderableType:

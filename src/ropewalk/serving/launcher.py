@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -26,6 +27,7 @@ from ropewalk.serving.process.group import (
 from ropewalk.serving.process.log_tail import LogTail
 from ropewalk.serving.process.members import members_of
 from ropewalk.serving.process.ports import connect_host, free_port, require_free
+from ropewalk.serving.process.processes import send
 from ropewalk.serving.records import LaunchSpec
 from ropewalk.serving.server_report import ServerReport
 
@@ -70,6 +72,10 @@ class RunningServer:
         """End the server; again is no error. Returns when none of its processes is left."""
         self.client.close()
         self._process.stop()
+
+    def interrupt(self) -> None:
+        """Have the engine end, even in the middle of a prompt; returns at once."""
+        send([self.pid], signal.SIGTERM)
 
     @property
     def supervisor_pid(self) -> int:

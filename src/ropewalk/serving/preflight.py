@@ -85,15 +85,9 @@ class _Flight:
 
 def preflight(
     plan: Plan, spec: LaunchSpec, inspection: Inspection, *, spread: Topology = SINGLE_NODE
-) -> tuple[PreflightItem, ...]:
-    """Every check, in the order in which a start would fail."""
-    return tuple(checks(plan, spec, inspection, spread=spread))
-
-
-def checks(
-    plan: Plan, spec: LaunchSpec, inspection: Inspection, *, spread: Topology = SINGLE_NODE
 ) -> Iterator[PreflightItem]:
-    """The same one by one, each when it has been made; asking an engine for its flags takes a moment."""
+    """Every check, in the order in which a start would fail, each when it has been made: asking an engine for
+    its flags takes a moment."""
     flight = _Flight(plan, spec, inspection, spread)
     for name, check in _CHECKS.items():
         yield PreflightItem(name, *check(flight))

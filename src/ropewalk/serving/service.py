@@ -84,13 +84,24 @@ class Service:
 
 
 def start_service(
-    plan: Plan, inspection: Inspection, settings: ServeSettings, *, say: Say = lambda line: None
+    plan: Plan,
+    inspection: Inspection,
+    settings: ServeSettings,
+    *,
+    say: Say | None = None,
+    on_check: Callable[[PreflightItem], None] | None = None,
+    on_start: Callable[[Path], None] | None = None,
+    on_log: Say | None = None,
 ) -> Service:
-    """Check, start and, if asked, verify; ``say`` is told each step that takes a while.
+    """Check, start and, if asked, verify.
+
+    ``say`` is told each step that takes a while, ``on_check`` each check when it has been made, ``on_start``
+    where the engine's log will be, ``on_log`` each line in it until the server has answered.
 
     Raises :class:`UsageError` for a plan that must not be started, :class:`PreflightError` for one that is
     known to fail, :class:`EngineError` for one that failed. Nothing is left running then.
     """
+    say = say or _ignore
     require_positive(plan)
     for line in find_leftovers().lines:
         say(line)
@@ -105,9 +116,12 @@ def start_service(
         spread=spread,
     )
     _require_addresses(spec, spread)
-    checks = preflight(plan, spec, inspection, spread=spread)
+    made = []
+    for item in preflight(plan, spec, inspection, spread=spread):
+        made.append(item)
+        (on_check or _ignore)(item)
     if not settings.force:
-        require_passed(checks)
+        require_passed(made)
     log_path = settings.log_path or default_log_path()
     unscaled = None
     if settings.verify and plan.rope.decision == "scale" and not spec.nodes:
@@ -116,7 +130,14 @@ def start_service(
     say(f"starting {build.name} {build.version or ''}; its log: {log_path}")
     for node in by_hand(spec, spread.launcher):
         say(f"on {node.address}: {node.command}")
-    server = start(spec, log_path=log_path, ready_timeout=settings.ready_timeout, launcher=spread.launcher)
+    (on_start or _ignore)(log_path)
+    server = start(
+        spec,
+        log_path=log_path,
+        ready_timeout=settings.ready_timeout,
+        launcher=spread.launcher,
+        on_log=on_log,
+    )
     try:
         seen = NOT_VERIFIED
         if settings.verify:
@@ -128,7 +149,11 @@ def start_service(
     told = printed_scaling(plan, server.report)
     shares = share_findings(plan, server.report) if plan.request.rpc_servers else ()
     findings = (*plan.findings, *server.findings, *told, *shares, *seen.findings)
-    return Service(plan, checks, server, seen, by_severity(findings))
+    return Service(plan, tuple(made), server, seen, by_severity(findings))
+
+
+def _ignore(told: object) -> None:
+    """Nobody listens."""
 
 
 def _require_addresses(spec: LaunchSpec, spread: Topology) -> None:

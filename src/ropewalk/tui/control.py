@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
+from ropewalk import core
 from ropewalk.measuring import events
-from ropewalk.serving.process.processes import send
 
 if TYPE_CHECKING:
-    from ropewalk.findings import Finding
-    from ropewalk.serving.client import ServerClient
     from ropewalk.serving.launcher import RunningServer
     from ropewalk.serving.records import LaunchSpec
-    from ropewalk.serving.server_report import ServerReport
 
 # Between these a run can be ended and is stored as interrupted; the others frame it.
 _INSIDE = (
@@ -76,7 +72,7 @@ class Control:
         self._go.set()
         server = self._server
         if server is not None:
-            send([server.pid], signal.SIGTERM)
+            server.interrupt()
 
     def __call__(self, event: events.Event) -> None:
         """Tell an event, in the thread of the run; wait or end there if that was asked for."""
@@ -89,44 +85,19 @@ class Control:
             self._tell(Held(False))
         self._require_going()
 
-    def start(self, spec: LaunchSpec, log_path: Path) -> HeldServer:
-        """Start a server that :meth:`end` can reach, even before it is ready."""
-        from ropewalk.serving.launcher import start
-
-        server = start(spec, log_path=log_path, on_log=lambda line: self._require_going())
+    @contextmanager
+    def start(self, spec: LaunchSpec, log_path: Path) -> Iterator[RunningServer]:
+        """Start a server that :meth:`end` can reach, even before it is ready; leaving it looks whether the
+        run was told to end."""
+        server = core.launch(spec, log_path=log_path, on_log=lambda line: self._require_going())
         self._server = server
-        return HeldServer(server, self)
-
-    def release(self) -> None:
-        """The server is gone."""
-        self._server = None
-        self._require_going()
+        try:
+            yield server
+        finally:
+            server.stop()
+            self._server = None
+            self._require_going()
 
     def _require_going(self) -> None:
         if self._ended:
             raise KeyboardInterrupt  # what ends a run from the keyboard, and is stored as interrupted
-
-
-class HeldServer:
-    """A running server as a measurement sees it; leaving it looks whether the run was told to end."""
-
-    def __init__(self, server: RunningServer, control: Control) -> None:
-        self._server, self._control = server, control
-        self.pid: int = server.pid
-        self.ready_seconds: float = server.ready_seconds
-        self.report: ServerReport = server.report
-        self.client: ServerClient = server.client
-        self.findings: tuple[Finding, ...] = server.findings
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._server.stop()
-        self._control.release()
-
-    def require_alive(self) -> None:
-        """Raise :class:`EngineFailedError` if the server has ended by itself."""
-        self._server.require_alive()

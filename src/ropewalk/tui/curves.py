@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ropewalk.measuring.pace import pace_of
-from ropewalk.measuring.recall.summary import speed
+from ropewalk import core
 from ropewalk.measuring.records import SpeedPoint
 from ropewalk.planner.records import Compute, Plan
 from ropewalk.report.layout import common_unit
@@ -85,7 +84,7 @@ def fitted(
     """Seconds by length as the planned work (a line and a square) takes them at the measured pace."""
     if compute is None:
         return []
-    pace = pace_of(compute, context_len=context_len)
+    pace = core.pace_of(compute, context_len=context_len)
     for point in points:
         pace.seen(0, point.length, point.prefill_seconds)
     lengths = [longest * step / _STEPS for step in range(1, _STEPS + 1)]
@@ -101,7 +100,7 @@ def arm_key(view: RunView) -> list[tuple[str, str, str]]:
 
 
 def _speeds(view: RunView, arm: ArmView) -> Sequence[SpeedPoint]:
-    return speed(trial for trial in view.trials if trial.arm == arm.name)
+    return core.speed_points(trial for trial in view.trials if trial.arm == arm.name)
 
 
 def _short_seconds(value: float) -> str:

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ropewalk import core
 from ropewalk.measuring import events
-from ropewalk.measuring.recall.summary import cells
 from ropewalk.measuring.records import ArmResult, Measurement, RecallCell, RunStatus, Trial
 from ropewalk.serving.host.process_memory import MemorySample
 
@@ -57,7 +57,7 @@ class RunView:
         found: dict[Key, RecallCell] = {}
         for arm in self.arms:
             own = [trial for trial in self.trials if trial.arm == arm.name]
-            found |= {(arm.name, cell.task, cell.length, cell.depth): cell for cell in cells(own)}
+            found |= {(arm.name, cell.task, cell.length, cell.depth): cell for cell in core.recall_cells(own)}
         return found
 
     def trials_of(self, key: Key) -> tuple[Trial, ...]:

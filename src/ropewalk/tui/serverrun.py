@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from ropewalk import core
 from ropewalk.errors import RopewalkError
+from ropewalk.serving.preflight import PreflightError
+from ropewalk.serving.service import ServeSettings
 
 if TYPE_CHECKING:
-    from ropewalk.findings import Finding
     from ropewalk.planner.records import Plan
     from ropewalk.serving.launcher import RunningServer
     from ropewalk.serving.live import Moment
     from ropewalk.serving.preflight import PreflightItem
-    from ropewalk.serving.records import LaunchSpec
-    from ropewalk.serving.server_report import ServerReport
+    from ropewalk.serving.service import Service
     from ropewalk.tui.state import Opened
 
 LOOK_SECONDS = 1.0
@@ -31,16 +32,6 @@ State = Literal["checking", "refused", "starting", "ready", "stopped", "failed"]
 
 
 @dataclass(frozen=True, slots=True)
-class Ready:
-    """The server has answered."""
-
-    url: str
-    ready_seconds: float
-    report: ServerReport
-    findings: tuple[Finding, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class ServerView:
     """A server as it is watched; ``problem`` says why it was not started or why it ended."""
 
@@ -49,7 +40,7 @@ class ServerView:
     checks: tuple[PreflightItem, ...] = ()
     log_path: Path | None = None
     lines: tuple[str, ...] = ()
-    ready: Ready | None = None
+    service: Service | None = None
     moments: tuple[Moment, ...] = ()
     problem: str | None = None
 
@@ -61,36 +52,24 @@ class ServerView:
 class Serving:
     """What it takes to serve; each method blocks."""
 
-    def spec(self, opened: Opened, plan: Plan, *, port: int | None) -> LaunchSpec:
-        """The launch of a plan by the engine that is installed. Raises :class:`RopewalkError`."""
-        from ropewalk.serving.engines import launch_spec, pick_engine
-
-        build = pick_engine(plan.request.engine)
-        return launch_spec(plan, build=build, model=opened.model, port=port)
-
-    def checks(self, opened: Opened, plan: Plan, spec: LaunchSpec) -> Iterator[PreflightItem]:
-        """Every check before a start, each when it has been made."""
-        from ropewalk.serving.preflight import checks
-
-        return checks(plan, spec, opened.inspection)
-
-    def log_path(self) -> Path:
-        """Where the engine's lines go."""
-        from ropewalk.serving.service import default_log_path
-
-        return default_log_path()
-
-    def start(self, spec: LaunchSpec, *, log_path: Path, on_log: Callable[[str], None]) -> RunningServer:
-        """Start it and wait until it has answered. Raises :class:`EngineError`."""
-        from ropewalk.serving.launcher import start
-
-        return start(spec, log_path=log_path, on_log=on_log)
+    def start(
+        self,
+        opened: Opened,
+        plan: Plan,
+        settings: ServeSettings,
+        *,
+        on_check: Callable[[PreflightItem], None],
+        on_start: Callable[[Path], None],
+        on_log: Callable[[str], None],
+    ) -> Service:
+        """Check, start, and wait until the server has answered. Raises :class:`RopewalkError`."""
+        return core.start(
+            plan, opened.inspection, settings, on_check=on_check, on_start=on_start, on_log=on_log
+        )
 
     def watch(self, server: RunningServer) -> Callable[[], Moment]:
         """What tells its state, each time it is called. That raises :class:`EngineFailedError`."""
-        from ropewalk.serving.live import Watch
-
-        return Watch(server).look
+        return core.watch(server).look
 
 
 class ServerRun:
@@ -102,7 +81,7 @@ class ServerRun:
     def __init__(
         self, backend: Serving, opened: Opened, plan: Plan, tell: Callable[[ServerView], None]
     ) -> None:
-        self._doing, self._opened, self._tell = backend, opened, tell
+        self._backend, self._opened, self._tell = backend, opened, tell
         self.view = ServerView(plan)
         self._heard: list[str] = []
         self._told = time.monotonic()
@@ -116,12 +95,21 @@ class ServerRun:
 
     def run(self, *, port: int | None, force: bool) -> None:
         """From the checks to the end."""
+        settings = ServeSettings(port=port, force=force)
         try:
-            spec = self._doing.spec(self._opened, self.view.plan, port=port)
-            if self._check(spec) or force:
-                self._serve(spec)
-            else:
-                self._say(state="refused", problem="a check failed; F starts in spite of it")
+            with self._backend.start(
+                self._opened,
+                self.view.plan,
+                settings,
+                on_check=self._checked,
+                on_start=lambda path: self._say(state="starting", log_path=path),
+                on_log=self._hear,
+            ) as service:
+                self._say(state="ready", service=service)
+                self._watch(service.server)
+            self._say(state="stopped")
+        except PreflightError:
+            self._say(state="refused", problem="a check failed; F starts in spite of it")
         except RopewalkError as error:
             self._say(state="failed", problem=error.message)
         except _StopAskedError:
@@ -129,26 +117,13 @@ class ServerRun:
         finally:
             self._gone.set()
 
-    def _check(self, spec: LaunchSpec) -> bool:
-        for item in self._doing.checks(self._opened, self.view.plan, spec):
-            self._require_wanted()
-            self._say(checks=(*self.view.checks, item))
-        return all(item.ok is not False for item in self.view.checks)
+    def _checked(self, item: PreflightItem) -> None:
+        self._require_wanted()
+        self._say(checks=(*self.view.checks, item))
 
-    def _serve(self, spec: LaunchSpec) -> None:
-        log_path = self._doing.log_path()
-        self._say(state="starting", log_path=log_path)
-        with self._doing.start(spec, log_path=log_path, on_log=self._hear) as server:
-            ready = Ready(server.base_url, server.ready_seconds, server.report, server.findings)
-            self._say(state="ready", ready=ready)
-            self._watch(server, log_path)
-        self._say(state="stopped")
-
-    def _watch(self, server: RunningServer, log_path: Path) -> None:
+    def _watch(self, server: RunningServer) -> None:
         """Look at it and read on in its log until it is to be stopped."""
-        from ropewalk.serving.process.log_tail import LogTail
-
-        look, log = self._doing.watch(server), LogTail(log_path)
+        look, log = self._backend.watch(server), core.log_tail(server.log_path)
         log.read_new()
         while not self._stopping.wait(LOOK_SECONDS):
             self._heard = log.read_new()

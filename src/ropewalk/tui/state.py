@@ -8,6 +8,7 @@ from ropewalk.engines import EngineName
 from ropewalk.errors import RopewalkError
 from ropewalk.inspector.records import Checkpoint, Inspection
 from ropewalk.planner.records import Plan, PlanRequest
+from ropewalk.serving.host.devices import Device
 
 FALLBACK_CONTEXT = 4096  # where nothing in the checkpoint says for how long it was trained
 
@@ -24,23 +25,6 @@ class Opened:
     def name(self) -> str:
         """The last part of the path or Hub id."""
         return self.source.rstrip("/").rsplit("/", 1)[-1]
-
-    @property
-    def model(self) -> str:
-        """What an engine is given: the file itself where a folder holds a GGUF, else what was opened."""
-        path, files = self.checkpoint.path, self.checkpoint.files
-        if self.checkpoint.format == "gguf" and path is not None and path.is_dir() and files:
-            return str(path / files[0].name)
-        return self.source
-
-
-@dataclass(frozen=True, slots=True)
-class Device:
-    """A device that can be planned for; ``memory_bytes`` None where the system does not say."""
-
-    id: str
-    name: str
-    memory_bytes: int | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,10 @@ from ropewalk import core
 from ropewalk.engines import EngineName
 from ropewalk.inspector.layer_kinds import LayerGroup
 from ropewalk.planner.records import Plan, PlanRequest
+from ropewalk.serving.host.devices import Device
 from ropewalk.tui import places
 from ropewalk.tui.serverrun import Serving
-from ropewalk.tui.state import Device, Masks, Opened, first_request
+from ropewalk.tui.state import Masks, Opened, first_request
 from ropewalk.tui.stored import Stored
 
 if TYPE_CHECKING:
@@ -49,24 +50,20 @@ class Backend:
 
     def __init__(self, *, state: Path | None = None, runs: Path | None = None) -> None:
         self._state = state
-        self._looked: dict[EngineName, Host] = {}
+        self._hosts: dict[EngineName, Host] = {}
         self.stored = Stored(runs)
         self.serving = Serving()
 
     def open(self, source: str) -> Opened:
         """Read a checkpoint. Raises :class:`CheckpointError`."""
-        from ropewalk.inspector.inspection import inspect_checkpoint
-
         checkpoint = core.open_checkpoint(source)
-        opened = Opened(source, checkpoint, inspect_checkpoint(checkpoint))
+        opened = Opened(source, checkpoint, core.inspect(checkpoint))
         places.remember(self._recent_path(), _absolute(source))
         return opened
 
     def devices(self) -> tuple[Device, ...]:
         """What this machine has; GPUs first."""
-        from ropewalk.serving.host.devices import find_devices
-
-        return tuple(Device(device.id, device.name, device.memory_bytes) for device in find_devices())
+        return core.devices()
 
     def first_request(self, opened: Opened, devices: tuple[Device, ...]) -> PlanRequest:
         """What is planned before anybody asked, on the first device."""
@@ -77,19 +74,14 @@ class Backend:
 
     def plan(self, opened: Opened, request: PlanRequest) -> Plan:
         """The plan with its command. Raises :class:`RopewalkError` for what cannot be planned."""
-        from ropewalk.serving.host.probe import plan_for_host
+        host = self._host(request.engine)
+        return core.plan(opened.inspection, request, host=host, store=self.stored.path)
 
-        here = self._here(request.engine)
-        calibration = self.stored.calibration(opened, request, here)
-        return plan_for_host(opened.inspection, request, here, calibration=calibration)
-
-    def _here(self, engine: EngineName) -> Host:
+    def _host(self, engine: EngineName) -> Host:
         """The engine and the devices of this machine: looked for once, which may take a second."""
-        from ropewalk.serving.host.probe import probe_host
-
-        if engine not in self._looked:
-            self._looked[engine] = probe_host(engine)
-        return self._looked[engine]
+        if engine not in self._hosts:
+            self._hosts[engine] = core.probe_host(engine)
+        return self._hosts[engine]
 
     def reach(self, opened: Opened, request: PlanRequest) -> tuple[ReachRow, ...]:
         """How far the budget reaches in each cache type, for several numbers of sequences."""
@@ -105,23 +97,10 @@ class Backend:
 
     def rope(self, opened: Opened, request: PlanRequest) -> RopeTable:
         """Every pair's rate and wavelength, and the decision. Raises :class:`RopewalkError`."""
-        from ropewalk.planner.rope.decision import decide_rope
-        from ropewalk.planner.rope.table import rope_table
-
-        advice = decide_rope(
-            opened.inspection,
-            context_len=request.context_len,
-            engine=request.engine,
-            engine_version=request.engine_version,
-            arm=request.arm,
-            allow_unvalidated=request.allow_unvalidated,
-        )
-        return rope_table(opened.inspection, advice, context_len=request.context_len, engine=request.engine)
+        return core.rope(opened.inspection, request)
 
     def masks(self, opened: Opened, plan: Plan) -> Masks | None:
         """Live cells of the plan's mask, and with a quarter of the prompt as left padding."""
-        from ropewalk.planner.compute import padded_cells
-
         if plan.compute is None:
             return None
         tokens, live = plan.context_len, plan.compute.mask
@@ -130,16 +109,14 @@ class Backend:
             tokens=tokens,
             causal=live.causal,
             padding=padding,
-            padded=padded_cells(tokens, padding),
+            padded=core.padded_cells(tokens, padding),
             window=max((group.window for group in opened.inspection.layers if group.window), default=None),
             windowed=live.window,
         )
 
     def cache_types(self, engine: EngineName) -> tuple[str, ...]:
         """The types of KV cache worth planning for."""
-        from ropewalk.planner.engines import rules_of
-
-        return tuple(dict.fromkeys(("auto", *rules_of(engine).FIT_TYPES)))
+        return core.cache_types(engine)
 
     def what_if_heads(self, opened: Opened, request: PlanRequest) -> tuple[HeadsRow, ...]:
         """The cache for every number of KV heads that divides the query heads; none for latent attention."""

@@ -80,7 +80,7 @@ def started(llama: EngineBuild, inspection: Inspection, tmp_path: Path) -> Itera
         def begin(**options: Any) -> tuple[Plan, RunningServer, tuple[PreflightItem, ...]]:
             plan = core.plan(inspection, context_len=4096, engine_path=llama.path, **options)
             spec = launch_spec(plan, build=llama, port=0, threads=1)
-            items = preflight(plan, spec, inspection)
+            items = tuple(preflight(plan, spec, inspection))
             return plan, stack.enter_context(start(spec, log_path=tmp_path / "log")), items
 
         yield begin

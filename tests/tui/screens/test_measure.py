@@ -9,6 +9,7 @@ from tests.tui.doubles import OTHER_RUN, RUN, FakeBackend, FakeStored, measuring
 from textual.pilot import Pilot
 from textual.widgets import Static
 
+from ropewalk import core
 from ropewalk.errors import EngineMissingError
 from ropewalk.measuring import events
 from ropewalk.tui.app import RopewalkApp
@@ -17,6 +18,7 @@ from ropewalk.tui.screens.measure import MeasureScreen
 from ropewalk.tui.screens.modal import Modal
 from ropewalk.tui.widgets.heatmap import Heatmap
 from ropewalk.tui.widgets.plot import Plot
+from ropewalk.units import GIB
 
 
 def words(pilot: Pilot[None], selector: str) -> str:
@@ -79,7 +81,7 @@ def test_the_grid_fills_in_cell_by_cell(drive: Drive, backend: FakeBackend) -> N
     drive(script, place="measure")
     order = backend.stored.orders[0]
     assert (order.context_len, order.arms) == (32768, ("shipped", "auto"))
-    assert order.settings["plan"] == {"device": "cuda:0"}
+    assert (order.engine, order.settings.plan) == ("vllm", {"device": "cuda:0", "memory_bytes": 48 * GIB})
 
 
 def test_what_is_asked_can_be_chosen(drive: Drive, backend: FakeBackend) -> None:
@@ -98,13 +100,13 @@ def test_what_is_asked_can_be_chosen(drive: Drive, backend: FakeBackend) -> None
     drive(script, place="measure")
     order = backend.stored.orders[0]
     assert order.arms == ("auto", "yarn:1.5", "unscaled")
-    assert order.settings["tasks"] == ("niah_multikey",)
-    assert (order.settings["trials"], order.settings["minutes"]) == (2, 20.0)
+    assert order.settings.tasks == ("niah_multikey",)
+    assert (order.settings.trials, order.settings.minutes) == (2, 20.0)
 
 
 def test_a_cell_opens_its_trials(drive: Drive, backend: FakeBackend) -> None:
     asked = trial("shipped", 1945, 0.5)
-    question = backend.stored.asked(asked, (0.1, 0.3, 0.5, 0.7, 0.9))
+    question = core.asked(asked, (0.1, 0.3, 0.5, 0.7, 0.9))
     assert question is None  # the value of the stand-in is not the one that this seed hides
 
     async def script(pilot: Pilot[None]) -> str:

@@ -7,10 +7,11 @@ from typing import Annotated
 from fastapi import APIRouter, Depends
 from starlette.responses import Response
 
+from ropewalk import core
 from ropewalk.api.bodies import CheckBody, body_of
 from ropewalk.api.openapi import takes
 from ropewalk.api.state import UseState, json_response
-from ropewalk.checking import CheckResult, check_command, model_source
+from ropewalk.checking.records import CheckResult
 
 router = APIRouter(tags=["Plan"])
 
@@ -22,10 +23,11 @@ def check(body: Annotated[CheckBody, Depends(body_of(CheckBody))], state: UseSta
     Nothing is started. Without `checkpoint` the command's own model is read where it lies inside the
     folders of this service.
     """
-    words = (body.command,) if isinstance(body.command, str) else body.command
-    if body.checkpoint is None:
-        source = model_source(words)
-        inspection = state.sources.inspect_if_allowed(source) if source else None
-    else:
-        inspection = state.sources.inspect(body.checkpoint)
-    return json_response(check_command(words, inspection=inspection, engine_version=body.engine_version))
+    return json_response(
+        core.check(
+            body.command,
+            checkpoint=None if body.checkpoint is None else state.sources.inspect(body.checkpoint),
+            engine_version=body.engine_version,
+            read=state.sources.inspect_if_allowed,
+        )
+    )

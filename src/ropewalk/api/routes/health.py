@@ -8,11 +8,11 @@ from typing import Literal
 from fastapi import APIRouter
 from starlette.responses import PlainTextResponse, Response
 
+from ropewalk import core
 from ropewalk._version import __version__
 from ropewalk.api.metrics import MEDIA_TYPE
 from ropewalk.api.orders import MeasureOrder, ServeOrder
 from ropewalk.api.state import UseState, json_response
-from ropewalk.serving.process.detached import detached_servers
 
 router = APIRouter(tags=["Watch"])
 
@@ -37,6 +37,6 @@ async def metrics(state: UseState) -> Response:
     gauges = {
         "measurements": state.jobs.count(MeasureOrder),
         "starting_servers": state.jobs.count(ServeOrder),
-        "running_servers": len(await state.in_thread(detached_servers)),
+        "running_servers": len(await state.in_thread(core.running_servers)),
     }
     return Response(state.metrics.text(gauges), media_type=MEDIA_TYPE)

@@ -7,11 +7,11 @@ from typing import Annotated
 from fastapi import APIRouter, Depends
 from starlette.responses import Response
 
+from ropewalk import core
 from ropewalk.api.bodies import PlanBody, body_of
 from ropewalk.api.openapi import takes
 from ropewalk.api.state import UseState, json_response
 from ropewalk.planner.records import Plan
-from ropewalk.serving.host.probe import plan_for_host
 
 router = APIRouter(tags=["Plan"])
 
@@ -22,6 +22,14 @@ def plan(body: Annotated[PlanBody, Depends(body_of(PlanBody))], state: UseState)
 
     That it does not fit, or is refused, is an answer like any other: see `fit`, `rope` and `findings`.
     """
-    read, request = state.sources.inspect, state.sources.allowed(body.request)
-    here = state.surroundings.of(request.engine)
-    return json_response(plan_for_host(read(body.checkpoint), request, here, read=read))
+    inspection, options = state.sources.inspect(body.checkpoint), state.sources.allowed(body.request)
+    engine = options.get("engine") or core.default_engine(inspection)
+    return json_response(
+        core.plan(
+            inspection,
+            host=state.hosts.of(engine),
+            read=state.sources.inspect,
+            store=state.settings.store,
+            **options,
+        )
+    )

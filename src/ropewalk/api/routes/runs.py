@@ -2,41 +2,37 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
-from typing import Annotated, Any
+from dataclasses import replace
+from typing import Annotated
 
 from fastapi import APIRouter, Depends
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
+from ropewalk import core
 from ropewalk.api.bodies import RunBody, body_of
 from ropewalk.api.jobs import JobEvent
 from ropewalk.api.openapi import takes
 from ropewalk.api.orders import MeasureOrder
-from ropewalk.api.problems import wrong_input
 from ropewalk.api.resuming import order_of
 from ropewalk.api.sources import Sources
 from ropewalk.api.state import State, UseState, json_response
 from ropewalk.api.streams import EventStream, follow, last_event_id, once, unless_gone
 from ropewalk.documents import RunList
-from ropewalk.engines import REFERENCE
-from ropewalk.errors import RunActiveError, UsageError
-from ropewalk.jsonio import dumps, from_data
+from ropewalk.errors import RunActiveError
+from ropewalk.jsonio import dumps
 from ropewalk.measuring.events import RunEnded
 from ropewalk.measuring.records import Measurement
-from ropewalk.measuring.settings import MeasureSettings
-from ropewalk.measuring.store import RunStore
-from ropewalk.planner.records import PlanRequest
+from ropewalk.measuring.settings import MeasureSettings, RunRequest
 
 router = APIRouter(tags=["Measure"])
 _HAYSTACKS = ("prose", "noise")
-_OF_THE_ARM = {"context_len", "engine", "arm"}  # fields of PlanRequest that every arm has of its own
 
 
 @router.get("/v1/runs", response_model=RunList)
 def runs(state: UseState) -> Response:
     """All runs, the newest first."""
-    with RunStore(state.settings.store) as store:
+    with core.open_store(state.settings.store) as store:
         return json_response(RunList(str(store.path), store.runs()))
 
 
@@ -51,9 +47,12 @@ async def start_run(
     """
     order = MeasureOrder(
         source=await state.in_thread(state.sources.address, body.checkpoint),
-        context_len=body.context_len,
-        arms=body.arms,
-        settings=await state.in_thread(checked_settings, body.settings, state.sources),
+        request=RunRequest(
+            context_len=body.context_len,
+            arms=body.arms,
+            engine=body.engine,
+            settings=await state.in_thread(allowed_settings, body.settings, state.sources),
+        ),
         store=str(state.settings.store),
     )
     return await _begun(order, request, state)
@@ -68,7 +67,7 @@ def run(run: str, state: UseState) -> Response:
 @router.delete("/v1/runs/{run}", status_code=204)
 def delete_run(run: str, state: UseState) -> Response:
     """Forget a run, its trials and its logs."""
-    with RunStore(state.settings.store) as store:
+    with core.open_store(state.settings.store) as store:
         run_id = store.find(run)
         if state.jobs.run(run_id):
             raise RunActiveError(f"run {run_id} is being measured; stop it first", where={"run": run_id})
@@ -116,28 +115,11 @@ async def stop_run(run: str, state: UseState) -> Response:
     return json_response(await state.in_thread(_load, state, stored.run_id))
 
 
-def checked_settings(settings: MeasureSettings, sources: Sources) -> MeasureSettings:
-    """The same with what names a file, or is passed on unseen, checked. Raises :class:`UsageError`."""
+def allowed_settings(settings: MeasureSettings, sources: Sources) -> MeasureSettings:
+    """The same with paths for what names a file. Raises :class:`RefusedError`, :class:`CheckpointError`."""
     if settings.haystack not in _HAYSTACKS:
         settings = replace(settings, haystack=sources.file(settings.haystack))
-    return replace(settings, plan=_checked_plan(settings.plan, sources))
-
-
-def _checked_plan(plan: dict[str, Any], sources: Sources) -> dict[str, Any]:
-    from pydantic import ValidationError
-
-    known = {field.name for field in fields(PlanRequest)} - _OF_THE_ARM
-    if unknown := sorted(set(plan) - known):
-        raise UsageError(
-            f"settings.plan: {', '.join(unknown)} cannot be set for all arms",
-            where={"field": "settings.plan", "names": unknown},
-        )
-    try:
-        request = sources.allowed(from_data(PlanRequest, {"context_len": 1, "engine": REFERENCE, **plan}))
-    except ValidationError as error:
-        faults = error.errors(include_input=False, include_url=False)
-        raise wrong_input(faults, part="settings.plan") from None
-    return {name: getattr(request, name) for name in plan}
+    return replace(settings, plan=sources.allowed(settings.plan))
 
 
 async def _begun(order: MeasureOrder, request: Request, state: State) -> Response:
@@ -147,5 +129,5 @@ async def _begun(order: MeasureOrder, request: Request, state: State) -> Respons
 
 
 def _load(state: State, run: str) -> Measurement:
-    with RunStore(state.settings.store) as store:
+    with core.open_store(state.settings.store) as store:
         return store.load(run)

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Depends
 from starlette.requests import Request
 from starlette.responses import Response
 
+from ropewalk import core
 from ropewalk.api.bodies import ServerBody, body_of
 from ropewalk.api.jobs import record_of
 from ropewalk.api.openapi import takes
@@ -17,12 +18,7 @@ from ropewalk.api.state import UseState, json_response
 from ropewalk.api.streams import EVENT_STREAM, EventStream, follow, unless_gone
 from ropewalk.documents import ServerList
 from ropewalk.errors import UsageError
-from ropewalk.serving.process.detached import (
-    DetachedServer,
-    detached_servers,
-    find_detached,
-    stop_detached,
-)
+from ropewalk.serving.process.detached import DetachedServer
 
 router = APIRouter(tags=["Serve"])
 
@@ -30,7 +26,7 @@ router = APIRouter(tags=["Serve"])
 @router.get("/v1/servers", response_model=ServerList)
 def servers() -> Response:
     """The servers that were left running, by this service or by `ropewalk serve --detach`."""
-    return json_response(ServerList(detached_servers()))
+    return json_response(core.servers())
 
 
 @router.post(
@@ -75,12 +71,12 @@ def server(server: str) -> Response:
 @router.delete("/v1/servers/{server}", status_code=204)
 def stop_server(server: str) -> Response:
     """Stop one of them, by its name, port or process id, with all of its processes."""
-    stop_detached(_find(server))
+    core.stop_server(_find(server))
     return Response(status_code=204)
 
 
 def _find(server: str) -> DetachedServer:
     try:
-        return find_detached(server)
+        return core.find_server(server)
     except UsageError as error:
         raise RefusedError(error.message, status=404, code="server_not_found", where=error.where) from None

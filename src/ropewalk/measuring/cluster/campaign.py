@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from ropewalk.measuring.schedule import open_steps
 from ropewalk.measuring.session import OnEvent, Session
 from ropewalk.measuring.settings import MeasureSettings
 from ropewalk.measuring.store import RunStore
+from ropewalk.planner.options import ServerOptions
 from ropewalk.serving.engines import pick_engine
 from ropewalk.serving.host.devices import find_devices
 from ropewalk.serving.host.probe import Host
@@ -223,7 +224,7 @@ def node_findings(arms: Sequence[ArmResult]) -> tuple[Finding, ...]:
     return tuple(findings)
 
 
-def planned_build(engine: EngineName, options: Mapping[str, Any], *, engine_path: str | None) -> EngineBuild:
+def planned_build(engine: EngineName, options: ServerOptions, *, engine_path: str | None) -> EngineBuild:
     """The engine to plan for on a machine that only hands out tasks: its own, else one by name alone."""
     if engine_path is None:
         try:

@@ -11,6 +11,7 @@ import socket
 import sys
 import tempfile
 import traceback
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 
@@ -38,7 +39,7 @@ class _PortTakenError(Exception):
     """The port was free when it was chosen: not the engine's fault, so no result of its arm."""
 
 
-def start_server(spec: LaunchSpec, log_path: Path) -> Server:
+def start_server(spec: LaunchSpec, log_path: Path) -> AbstractContextManager[Server]:
     """Start a server; one whose port was taken meanwhile is not a failed engine."""
     from ropewalk.serving.launcher import start
 

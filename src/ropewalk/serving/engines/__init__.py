@@ -9,6 +9,7 @@ from typing import cast
 from ropewalk.engines import EngineName, engine_of
 from ropewalk.errors import EngineMissingError, UsageError
 from ropewalk.findings import by_severity
+from ropewalk.inspector.checkpoint import engine_file
 from ropewalk.planner.records import Launch, Plan
 from ropewalk.serving.engines.adapter import Adapter
 from ropewalk.serving.engines.find import find_engines, pick_engine, with_devices
@@ -60,7 +61,7 @@ def launch_spec(
     spec = adapter.launch_spec(
         plan,
         build=build,
-        model=model or plan.checkpoint,
+        model=engine_file(model or plan.checkpoint),
         host=host,
         port=adapter.DEFAULT_PORT if port is None else port,
         threads=threads,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from textual import on, work
 from textual.app import ComposeResult
@@ -14,9 +14,13 @@ from textual.content import Content
 from textual.message import Message
 from textual.widgets import Static
 
+from ropewalk import core
 from ropewalk.errors import RopewalkError, UsageError
 from ropewalk.measuring import events
+from ropewalk.measuring.recall.asked import Asked
 from ropewalk.measuring.records import Measurement, Trial
+from ropewalk.measuring.settings import MeasureSettings, RunRequest
+from ropewalk.planner.options import server_options
 from ropewalk.planner.records import PlanRequest
 from ropewalk.report.layout import bar
 from ropewalk.tui.control import Control, Held
@@ -26,7 +30,6 @@ from ropewalk.tui.screens.ask import AskSheet
 from ropewalk.tui.screens.base import RecordScreen
 from ropewalk.tui.screens.modal import Modal
 from ropewalk.tui.state import AppState, Opened
-from ropewalk.tui.stored import Asked, Order
 from ropewalk.tui.text import clean, finding_line
 from ropewalk.tui.widgets.choice import Choice
 from ropewalk.tui.widgets.entry import Entry
@@ -154,23 +157,19 @@ class MeasureScreen(RecordScreen):
             return
         self._run(desk.opened, self._order(desk.request))
 
-    def _order(self, request: PlanRequest) -> Order:
+    def _order(self, request: PlanRequest) -> RunRequest:
         chosen = [name for name in ("shipped", "auto") if self.query_one(f"#{name}", Choice).value]
         chosen += [f"yarn:{self._yarn:g}"] if self._yarn is not None else []
         chosen += ["unscaled"] if self.query_one("#unscaled", Choice).value else []
-        settings: dict[str, Any] = {
-            "tasks": (self.query_one("#tasks", Choice).value,),
-            "trials": self.query_one("#trials", Choice).value,
-            "minutes": self._minutes,
-            "plan": {
-                name: getattr(request, name)
-                for name in ("cache_type_k", "cache_type_v", "device")
-                if getattr(request, name) != "auto"
-            },
-        }
-        return Order(request.context_len, tuple(chosen), settings)
+        settings = MeasureSettings(
+            tasks=(self.query_one("#tasks", Choice).value,),
+            trials=self.query_one("#trials", Choice).value,
+            minutes=self._minutes,
+            plan=server_options(request),
+        )
+        return RunRequest(request.context_len, tuple(chosen), engine=request.engine, settings=settings)
 
-    def _run(self, opened: Opened, order: Order) -> None:
+    def _run(self, opened: Opened, order: RunRequest) -> None:
         control = Control(self._tell)
         self._control, self._problem, self._waiting = control, None, False
         self._view = self._view if order.resume else RunView("", target_len=order.context_len)
@@ -183,7 +182,7 @@ class MeasureScreen(RecordScreen):
         self.post_message(self.Told(event))
 
     @work(thread=True, group="measure")
-    def _measure(self, opened: Opened, order: Order, control: Control) -> None:
+    def _measure(self, opened: Opened, order: RunRequest, control: Control) -> None:
         problem = None
         try:
             self.ropewalk.backend.stored.measure(opened, order, control)
@@ -220,7 +219,7 @@ class MeasureScreen(RecordScreen):
             self._control.resume()
             self._draw()
         elif self._view is not None and self.desk.opened is not None and self._view.target_len:
-            order = Order(self._view.target_len, (), resume=self._view.run_id)
+            order = RunRequest(self._view.target_len, resume=self._view.run_id)
             self._run(self.desk.opened, order)
 
     def action_stop(self) -> None:
@@ -288,7 +287,7 @@ class MeasureScreen(RecordScreen):
         key = self.query_one(Heatmap).key()
         if self._view is not None and key is not None:
             for trial in self._view.trials_of(key):
-                yield trial, self.ropewalk.backend.stored.asked(trial, self._view.depths)
+                yield trial, core.asked(trial, self._view.depths)
 
     def action_open_cell(self) -> None:
         """The cell under the cursor over the whole screen."""

@@ -113,7 +113,7 @@ class ServeScreen(RecordScreen):
             "start": not active,
             "force": not active,
             "stop": active,
-            "copy": self._view is not None and self._view.ready is not None,
+            "copy": self._view is not None and self._view.service is not None,
         }
         return allowed.get(action, True)
 
@@ -192,8 +192,8 @@ class ServeScreen(RecordScreen):
 
     def action_copy(self) -> None:
         """The address that OpenAI's clients take."""
-        if self._view is not None and self._view.ready is not None:
-            self.ropewalk.copy(f"{self._view.ready.url}/v1", "the address")
+        if self._view is not None and self._view.service is not None:
+            self.ropewalk.copy(self._view.service.openai_url, "the address")
 
     def action_curves(self) -> None:
         """Rates and cache use instead of the bars, where there is no room for all."""
@@ -209,7 +209,8 @@ class ServeScreen(RecordScreen):
             view.plan if view is not None and view.state in _ACTIVE else plan or (view.plan if view else None)
         )
         if shown is not None:
-            report = view.ready.report if view and view.ready and shown is view.plan else None
+            service = view.service if view and shown is view.plan else None
+            report = service.server.report if service else None
             self.query_one(PairBars).show(shown, report)
         if view is None:
             return
@@ -219,7 +220,7 @@ class ServeScreen(RecordScreen):
         self._count_lines()
         self.query_one("#rates", Plot).show(rates_figure(view.moments))
         self.query_one("#kv", Plot).show(kv_figure(view.moments))
-        findings = view.ready.findings if view.ready else ()
+        findings = view.service.server.findings if view.service else ()
         self.query_one("#findings", Static).update(Content("\n").join(map(finding_line, findings)))
 
     def _count_lines(self) -> None:
@@ -239,10 +240,10 @@ def state_line(view: ServerView | None, desk: AppState) -> Content:
     parts = [Content.styled(f"{symbol} {words}", style)]
     if view.problem:
         parts.append(Content(clean(view.problem.splitlines()[0])))
-    elif view.ready is not None and view.state == "ready":
-        ready = view.ready
-        length = format_tokens(ready.report.context_len)
-        parts.append(Content(f"{ready.url}/v1 after {format_seconds(ready.ready_seconds)}, {length} tokens"))
+    elif view.service is not None and view.state == "ready":
+        url, server = view.service.openai_url, view.service.server
+        length = format_tokens(server.report.context_len)
+        parts.append(Content(f"{url} after {format_seconds(server.ready_seconds)}, {length} tokens"))
     return Content("  ").join(parts)
 
 

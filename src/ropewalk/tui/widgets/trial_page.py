@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from textual.content import Content
 
+from ropewalk.measuring.recall.asked import Asked
 from ropewalk.measuring.records import Trial
 from ropewalk.report.grid import MARKS
-from ropewalk.tui.stored import Asked
 from ropewalk.tui.text import clean
 from ropewalk.tui.widgets.heatmap import STYLES
 from ropewalk.units import format_seconds, format_tokens

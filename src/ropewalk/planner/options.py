@@ -1,0 +1,78 @@
+"""The fields of a request as typed keywords: what ``import ropewalk``, a body over HTTP and the arms of a
+measurement are given. Only what is asked for is there; a test holds them equal to the record's."""
+
+from __future__ import annotations
+
+from typing import Required, cast
+
+from typing_extensions import TypedDict  # pydantic takes that of typing only from Python 3.12 on
+
+from ropewalk.engines import EngineName
+from ropewalk.planner.records import FitGoal, FlashAttention, PlanRequest, SplitMode
+
+
+class ServerOptions(TypedDict, total=False):
+    """What shapes a server, whatever its length and rope: see :class:`PlanRequest`."""
+
+    num_sequences: int
+    cache_type_k: str
+    cache_type_v: str
+    memory_bytes: int | None
+    device: str
+    tensor_parallel: int
+    pipeline_parallel: int
+    max_batched_tokens: int | None
+    batch: int | None
+    ubatch: int | None
+    flash_attn: FlashAttention
+    kv_unified: bool
+    swa_full: bool
+    engine_version: str | None
+    allow_unvalidated: bool
+    gpu_layers: int | None
+    cache_ram_bytes: int
+    context_checkpoints: int
+    mtp: int
+    draft: str | None
+    projector: str | None
+    data_parallel: int
+    expert_parallel: bool
+    decode_context_parallel: int
+    nodes: int
+    gpus_per_node: int | None
+    node_memory_bytes: tuple[int, ...]
+    layer_partition: tuple[int, ...]
+    tensor_split: tuple[float, ...]
+    rpc_servers: tuple[str, ...]
+    block_size: int | None
+    link_speed: tuple[int, ...]
+    fit: FitGoal
+    gpu: str | None
+    gpu_memory_utilization: float | None
+    max_num_seqs: int | None
+    enforce_eager: bool
+    kv_cache_memory_bytes: int | None
+    dtype: str
+    quantization: str | None
+    prefix_caching: bool | None
+    language_model_only: bool
+    n_cpu_moe: int | None
+    cpu_moe: bool
+    override_tensor: tuple[str, ...]
+    split_mode: SplitMode
+    main_gpu: int
+
+
+class PlanOptions(ServerOptions, total=False):
+    """All of a request. Without ``engine`` it is the one for the checkpoint's format."""
+
+    context_len: Required[int]
+    engine: EngineName | None
+    arm: str
+
+
+def server_options(request: PlanRequest) -> ServerOptions:
+    """What a request asks for beyond its length, engine and rope, where that is not the default."""
+    plain = PlanRequest(request.context_len, request.engine)
+    names = (name for name in ServerOptions.__annotations__ if getattr(request, name) != getattr(plain, name))
+    return cast("ServerOptions", {name: getattr(request, name) for name in names})
