@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from docs.markdown import code, table
+from ropewalk.engines import REGISTRY, Engine, engine_of
 from ropewalk.planner.caches import CacheType
 from ropewalk.planner.engines import llama_server, transformers, vllm, vllm_capacity
 from ropewalk.planner.rope.versions import RULES, VersionRule
@@ -16,6 +17,17 @@ def engines_page() -> str:
     return "\n".join(
         [
             _INTRODUCTION,
+            table(
+                "engine",
+                "reads",
+                "rope by",
+                "planned",
+                "checked",
+                "served",
+                "confirms",
+                rows=map(_row, REGISTRY.values()),
+            ),
+            _TAKEN,
             table("engine", "since", "what changed", "source", rows=map(_rule, (*RULES, *own))),
             _LLAMA_CPP_PYTHON,
             _CACHE_TYPES,
@@ -28,9 +40,24 @@ def engines_page() -> str:
     )
 
 
+def _row(engine: Engine) -> list[str]:
+    done = ("yes", engine.checker, engine.room, engine.answers_dry_run)
+    return [
+        f"`{engine.name}`",
+        ", ".join(engine.formats),
+        _WORDS[engine.rope.words],
+        *("yes" if one else "no" for one in done),
+    ]
+
+
 def _rule(rule: VersionRule) -> list[str]:
     number = ".".join(map(str, rule.since))
-    return [rule.engine, f"b{number}" if rule.engine == "llama-server" else number, rule.change, rule.source]
+    return [
+        rule.engine,
+        f"b{number}" if engine_of(rule.engine).counts_builds else number,
+        rule.change,
+        rule.source,
+    ]
 
 
 def _types(engine: str, types: Mapping[str, CacheType]) -> str:
@@ -50,9 +77,23 @@ engine), llama-cpp-python 0.3.36 and transformers 5.24. Engines change every few
 shows which ones are installed, `ropewalk plan --confirm` asks the installed one to work out its memory
 itself, and `ropewalk serve --verify` fills the context once and looks whether the rope is really scaled.
 
+## What is done with each
+
+Planned: `plan`. Checked: `check` judges its command lines. Served: `serve` and `measure`. Confirms: it works
+out its own memory for `plan --confirm`.
+"""
+
+_WORDS = {
+    "vllm_hf_overrides": "`--hf-overrides`",
+    "llama_server_flags": "flags",
+    "transformers_v5": "`config.json`",
+}
+
+_TAKEN = """
 ## Which engine is taken
 
-`--engine-path`, else the environment variable (`ROPEWALK_LLAMA_SERVER`, `ROPEWALK_VLLM`,
+For a checkpoint the first of the table that is served and reads its format, unless `--engine` names another.
+Of that engine `--engine-path`, else the environment variable (`ROPEWALK_LLAMA_SERVER`, `ROPEWALK_VLLM`,
 `ROPEWALK_LLAMA_CPP_PYTHON`), else the search path, else what stands beside ropewalk or was installed by
 `ropewalk engine add`. Each may be a program or, for vLLM and llama-cpp-python, the Python interpreter of its
 environment.

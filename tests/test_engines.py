@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import ast
+import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import get_args
+from typing import cast, get_args
+
+import pytest
+from tests import planned_only
+from tests.inspector.made import QWEN3_8B
 
 import ropewalk
-from ropewalk import engines
-from ropewalk.engines import REGISTRY, EngineName, engine_for
+from ropewalk import core, engines
+from ropewalk.engines import REGISTRY, Engine, EngineName, engine_for
+from ropewalk.errors import EngineMissingError
 from ropewalk.planner.engines import EngineRules, llama_cpp_python, llama_server, rules_of, transformers, vllm
 from ropewalk.serving.dry_run.confirm import DryRun, dry_run_of
-from ropewalk.serving.engines import Adapter, adapter_of
+from ropewalk.serving.engines import Adapter, adapter_of, pick_engine
 from ropewalk.serving.engines.find import Finder, finder_of
 from ropewalk.serving.engines.llama_cpp import dry_run as llama_dry_run
 from ropewalk.serving.engines.llama_cpp import find as llama_find
@@ -27,6 +35,7 @@ from ropewalk.serving.engines.vllm import find as vllm_find
 from ropewalk.serving.engines.vllm import install as vllm_install
 from ropewalk.serving.engines.vllm import launch as vllm_launch
 from ropewalk.serving.install import Installer, installer_of
+from ropewalk.units import GIB
 
 # Checked by the type checker: a module is found by its name, so that no import holds it to its protocol.
 RULES: dict[EngineName, EngineRules] = {
@@ -90,7 +99,7 @@ ROOMS = (
 )
 RECORDS = {name for name in vars(engines) if isinstance(vars(engines)[name], engines.Engine)}
 # Changes of behaviour belong to versions of one engine each; the checker of wrappers knows their images.
-TABLES = {"planner/rope/versions.py", "checking/argv.py", "checking/check.py", "checking/containers.py"}
+TABLES = {"planner/rope/versions.py"}
 
 
 def named_engines(path: Path) -> Iterator[str]:
@@ -113,3 +122,51 @@ def test_no_engine_is_named_outside_its_rooms() -> None:
         and (places := list(named_engines(path)))
     }
     assert found == {}
+
+
+# --- a planned-only engine is one module and one row -------------------------------------------------------
+
+PLANNED_ONLY = Engine(
+    name=cast("EngineName", "planned-only"),
+    title="Planned Only",
+    formats=("safetensors",),
+    rules="tests.planned_only",
+    how_to_get="it does not exist",
+)
+HELD: EngineRules = planned_only
+
+
+def test_a_planned_only_engine_is_planned_with(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(REGISTRY, PLANNED_ONLY.name, PLANNED_ONLY)
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps(QWEN3_8B))
+    plan = core.plan(config, context_len=32768, engine=PLANNED_ONLY.name, memory_bytes=48 * GIB)
+    assert (plan.fit.fits, plan.rope.decision, plan.launch) == (True, "none", None)
+    assert plan.memory.term("kv_cache").bytes == 32768 * 36 * 2 * 8 * 128 * 2  # type: ignore[union-attr]
+    assert plan.fit.max_sequences == 4
+    scaled = core.plan(config, context_len=131072, engine=PLANNED_ONLY.name).rope
+    assert (scaled.decision, scaled.factor) == ("scale", 4.0)
+    with pytest.raises(EngineMissingError, match="it does not exist"):
+        pick_engine(PLANNED_ONLY.name)
+    assert core.doctor().missing.keys().isdisjoint({PLANNED_ONLY.name})
+
+
+def test_the_command_line_takes_it(tmp_path: Path) -> None:
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps(QWEN3_8B))
+    child = (
+        "import sys\n"
+        "from tests.test_engines import PLANNED_ONLY, REGISTRY\n"
+        "REGISTRY[PLANNED_ONLY.name] = PLANNED_ONLY\n"
+        "from ropewalk.cli.app import run\n"
+        "sys.exit(run(sys.argv[1:]))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", child, "plan", str(config), *("--context", "32k", "--json"),
+         *("--engine", "planned-only", "--memory", "48GiB")],
+        capture_output=True, text=True, cwd=Path(__file__).parents[1],
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    assert answer["request"]["engine"] == "planned-only"
+    assert [finding["code"] for finding in answer["findings"]] == ["planned_only"]

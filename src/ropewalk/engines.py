@@ -69,7 +69,8 @@ class Engine:
     serving whose modules ``launch``, ``find`` and ``install`` have those of ``Adapter``, ``Finder`` and
     ``Installer``, and ``dry_run`` those of ``DryRun`` where the engine works out its own memory when asked
     (``answers_dry_run``); ``checker`` the module that analyzes its command lines, ``log_reader`` the
-    one that reads the logs of servers that others started.
+    one that reads the logs of servers that others started, ``image_reader`` the one that knows its images.
+    ``starts`` are the words that start its server, the usual ones first, with ``python`` for any interpreter.
     ``variable`` names an installed engine in the environment, ``how_to_get`` says what to do where there is
     none. ``counts_builds``: versions are build numbers. ``plans_for_cpu``: the processor is an ordinary
     device of it; else it is planned for a GPU unless the installed build serves on the processor.
@@ -84,6 +85,8 @@ class Engine:
     answers_dry_run: bool = False
     checker: str | None = None
     log_reader: str | None = None
+    image_reader: str | None = None
+    starts: tuple[tuple[str, ...], ...] = ()
     rope: RopeTraits = RopeTraits()
     counts_builds: bool = False
     plans_for_cpu: bool = False
@@ -117,6 +120,13 @@ VLLM = Engine(
     answers_dry_run=True,
     checker="ropewalk.checking.vllm_check",
     log_reader="ropewalk.checking.vllm_log",
+    image_reader="ropewalk.checking.vllm_image",
+    starts=(
+        ("vllm", "serve"),
+        ("python", "-m", "vllm.entrypoints.openai.api_server"),
+        ("python", "-m", "vllm", "serve"),
+        ("python", "-m", "vllm.entrypoints.cli.main", "serve"),
+    ),
     rope=RopeTraits(
         words="vllm_hf_overrides",
         dynamic_ntk="table",
@@ -150,6 +160,8 @@ LLAMA_SERVER = Engine(
     answers_dry_run=True,
     checker="ropewalk.checking.llama_check",
     log_reader="ropewalk.checking.llama_log",
+    image_reader="ropewalk.checking.llama_image",
+    starts=(("llama-server",), ("llama", "server")),
     rope=replace(_LLAMA_CPP_ROPE, lifts_by_override=True),
     counts_builds=True,
     plans_for_cpu=True,
@@ -174,6 +186,7 @@ LLAMA_CPP_PYTHON = Engine(
     rules="ropewalk.planner.engines.llama_cpp_python",
     room="ropewalk.serving.engines.llama_cpp_python",
     checker="ropewalk.checking.llama_cpp_python_check",
+    starts=(("python", "-m", "llama_cpp.server"),),
     rope=_LLAMA_CPP_ROPE,
     plans_for_cpu=True,
     variable="ROPEWALK_LLAMA_CPP_PYTHON",

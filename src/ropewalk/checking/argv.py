@@ -10,6 +10,7 @@ from pathlib import PurePosixPath
 from ropewalk.checking.command import Command
 from ropewalk.checking.containers import CONTAINER_PROGRAMS, read_container
 from ropewalk.checking.shell import Word, split
+from ropewalk.engines import REGISTRY, EngineName
 from ropewalk.errors import UsageError
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
@@ -53,12 +54,7 @@ _RUNNERS: dict[tuple[str, str], frozenset[str]] = {
 }  # fmt: skip
 _UVX = frozenset({"--from", "--with", "-p", "--python", "--index", "--index-url", "--extra-index-url"})
 _SHELLS = frozenset({"sh", "bash", "zsh", "dash"})
-_API_SERVER = "vllm.entrypoints.openai.api_server"
 _MAX_DEPTH = 4
-SUPPORTED = (
-    "'vllm serve MODEL ...', 'python -m vllm.entrypoints.openai.api_server ...', 'llama-server ...' and "
-    "'python -m llama_cpp.server ...'"
-)
 
 
 def read_command(argv: Sequence[str]) -> Command:
@@ -101,7 +97,7 @@ class _Segment:
 def _read_words(words: Sequence[str], depth: int = _MAX_DEPTH) -> Command:
     segments = list(_segments(words))
     if not segments:
-        raise UsageError(f"there is no command to judge; supported: {SUPPORTED}", where={"command": []})
+        raise UsageError(f"there is no command to judge; supported: {_supported()}", where={"command": []})
     found: list[Command] = []
     first: UsageError | None = None
     exported: dict[str, str] = {}
@@ -216,20 +212,37 @@ def _options_end(words: Sequence[str], at: int, with_value: frozenset[str]) -> i
 
 def _started(wrappers: tuple[str, ...], words: list[str], env: dict[str, str], depth: int) -> Command:
     if not words:
-        raise UsageError(f"there is no command to judge; supported: {SUPPORTED}", where={"command": []})
+        raise UsageError(f"there is no command to judge; supported: {_supported()}", where={"command": []})
     program = re.split(r"[/\\]", words[0])[-1].removesuffix(".exe")
-    if program == "llama-server" or (program == "llama" and words[1:2] == ["server"]):
-        count = 1 if program == "llama-server" else 2
-        return Command("llama-server", (*wrappers, *words[:count]), tuple(words[count:]), env)
-    if program == "vllm":
-        return _vllm(wrappers, words, env)
-    if re.fullmatch(r"python[0-9.]*", program):
-        return _python(wrappers, words, env)
     if program in CONTAINER_PROGRAMS:
         return read_container(wrappers, words, env)
     if program in _SHELLS and depth:
         return _shell(words, env, depth)
-    raise _unsupported(words[0])
+    start = _start(program, words)
+    if start is None:
+        raise _unsupported(" ".join(words[:3] if words[1:2] == ["-m"] else words[:2]))
+    engine, count = start
+    return Command(engine, (*wrappers, *words[:count]), tuple(words[count:]), env)
+
+
+def _start(program: str, words: Sequence[str]) -> tuple[EngineName, int] | None:
+    """The engine that the words start, and how many of them do; the options of an interpreter go with it."""
+    skipped = 0
+    if re.fullmatch(r"python[0-9.]*", program):
+        program = "python"
+        skipped = next((at for at, word in enumerate(words[1:]) if word == "-m" or word[:1] != "-"), 0)
+    typed = (program, *words[1 + skipped :])
+    for engine in REGISTRY.values():
+        for start in engine.starts:
+            if typed[: len(start)] == start:
+                return engine.name, len(start) + skipped
+    return None
+
+
+def _supported() -> str:
+    """The usual ways to start each engine, for messages."""
+    usual = [" ".join(start) for engine in REGISTRY.values() for start in engine.starts[:2]]
+    return " and ".join([", ".join(f"'{words} ...'" for words in usual[:-1]), f"'{usual[-1]} ...'"])
 
 
 def _shell(words: Sequence[str], env: dict[str, str], depth: int) -> Command:
@@ -241,28 +254,9 @@ def _shell(words: Sequence[str], env: dict[str, str], depth: int) -> Command:
     return replace(command, env={**env, **command.env})
 
 
-def _vllm(wrappers: tuple[str, ...], words: list[str], env: dict[str, str]) -> Command:
-    if words[1:2] != ["serve"]:
-        raise _unsupported(" ".join(words[:2]))
-    return Command("vllm", (*wrappers, *words[:2]), tuple(words[2:]), env)
-
-
-def _python(wrappers: tuple[str, ...], words: list[str], env: dict[str, str]) -> Command:
-    index = next((i for i, word in enumerate(words) if word == "-m"), None)
-    module = words[index + 1] if index is not None and index + 1 < len(words) else None
-    if index is None or module is None or not all(word.startswith("-") for word in words[1:index]):
-        raise _unsupported(" ".join(words[:2]))
-    end = index + 2
-    if module == "llama_cpp.server":
-        return Command("llama-cpp-python", (*wrappers, *words[:end]), tuple(words[end:]), env)
-    if module in ("vllm", "vllm.entrypoints.cli.main") and words[end : end + 1] == ["serve"]:
-        end += 1
-    elif module != _API_SERVER:
-        raise _unsupported(f"python -m {module}")
-    return Command("vllm", (*wrappers, *words[:end]), tuple(words[end:]), env)
-
-
 def _unsupported(what: str) -> UsageError:
     return UsageError(
-        f"cannot check {what!r}; supported: {SUPPORTED}", code="unsupported_command", where={"program": what}
+        f"cannot check {what!r}; supported: {_supported()}",
+        code="unsupported_command",
+        where={"program": what},
     )

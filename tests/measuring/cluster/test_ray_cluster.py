@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from ropewalk.errors import EngineError, EngineMissingError, UsageError
-from ropewalk.measuring.cluster.backend import open_backend
+from ropewalk.measuring.cluster.backends import open_backend
 from ropewalk.measuring.cluster.ray_cluster import RayBackend, run_on_ray
 from ropewalk.measuring.cluster.settings import CampaignSettings, Needs
 

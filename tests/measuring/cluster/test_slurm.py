@@ -12,7 +12,7 @@ import pytest
 
 from ropewalk.errors import EngineError, EngineMissingError
 from ropewalk.measuring.cluster import slurm
-from ropewalk.measuring.cluster.backend import open_backend
+from ropewalk.measuring.cluster.backends import open_backend
 from ropewalk.measuring.cluster.settings import CampaignSettings, Needs
 from ropewalk.measuring.cluster.slurm import SlurmBackend, run_on_slurm
 

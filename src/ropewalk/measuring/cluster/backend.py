@@ -1,15 +1,14 @@
-"""What a campaign needs of whoever runs its tasks, and which of them ``--on`` names."""
+"""What a campaign needs of whoever runs its tasks."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
 
 from ropewalk.errors import EngineMissingError
-from ropewalk.measuring.cluster.settings import CampaignSettings, Needs, place_of
+from ropewalk.measuring.cluster.settings import Needs
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,24 +40,6 @@ class Backend(Protocol):
 
     def next(self) -> Ended:
         """Wait until one of the tasks is over. Raises :class:`EngineError` where the cluster is gone."""
-
-
-def open_backend(settings: CampaignSettings, *, folder: Path) -> Backend:
-    """The backend that ``settings.on`` names; ``folder`` is for its files, seen by all nodes of a Slurm
-    cluster. Raises :class:`UsageError`, and :class:`EngineMissingError` where its extra is not installed.
-    """
-    place = place_of(settings.on)
-    if place.kind == "local":
-        from ropewalk.measuring.cluster.local import LocalBackend
-
-        return LocalBackend()
-    if place.kind == "slurm":
-        from ropewalk.measuring.cluster.slurm import SlurmBackend
-
-        return SlurmBackend(folder, partition=place.partition, minutes=settings.task_minutes)
-    from ropewalk.measuring.cluster.ray_cluster import RayBackend
-
-    return RayBackend(place.host, place.port)
 
 
 def missing_extra(module: str, extra: str) -> EngineMissingError:

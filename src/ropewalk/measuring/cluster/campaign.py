@@ -14,7 +14,8 @@ from ropewalk.findings import Finding
 from ropewalk.inspector.records import Inspection
 from ropewalk.measuring import events
 from ropewalk.measuring.arms import Arm
-from ropewalk.measuring.cluster.backend import Backend, Ended, open_backend
+from ropewalk.measuring.cluster.backend import Backend, Ended
+from ropewalk.measuring.cluster.backends import open_backend
 from ropewalk.measuring.cluster.settings import CampaignSettings, Needs
 from ropewalk.measuring.cluster.tasks import Task, TaskRecord, task_of
 from ropewalk.measuring.measure import Begun, begin, utc_now
