@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from ropewalk.measuring.store import RunStore
     from ropewalk.planner.cache_summary import CacheSummary
     from ropewalk.planner.machine import Machine
-    from ropewalk.planner.options import PlanOptions
+    from ropewalk.planner.options import PlanOptions, ServerOptions
     from ropewalk.planner.records import Compute, Plan, PlanRequest
     from ropewalk.planner.rope.table import RopeTable
     from ropewalk.serving.host.devices import Device
@@ -219,6 +219,13 @@ def probe_host(engine: EngineName, *, path: str | None = None) -> Host:
     from ropewalk.serving.host.probe import probe_host as probe
 
     return probe(engine, path=path)
+
+
+def server_options(request: PlanRequest) -> ServerOptions:
+    """What a request asks for beyond its length, engine and rope: what every arm of a measurement takes."""
+    from ropewalk.planner.options import server_options as options_of
+
+    return options_of(request)
 
 
 def devices() -> tuple[Device, ...]:

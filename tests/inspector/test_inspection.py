@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from tests.inspector.made import QWEN3_8B, codes, inspect, qwen3
 
-from ropewalk.errors import CheckpointError, UsageError
+from ropewalk.errors import CheckpointError
 from ropewalk.findings import Finding
 from ropewalk.inspector.checkpoint import open_checkpoint
-from ropewalk.inspector.derive.block import what_if_kv_heads
+from ropewalk.inspector.derive.roles import role_of
 from ropewalk.inspector.inspection import inspect_checkpoint
 
 
@@ -88,15 +88,14 @@ def test_smaller_qwen3_have_heads_of_their_own_width(
 
 
 def test_other_numbers_of_kv_heads(qwen3_8b: Any) -> None:
-    shipped, many, one = (what_if_kv_heads(qwen3_8b, count) for count in (8, 32, 1))
-    assert shipped is not None
-    assert many is not None
-    assert one is not None
-    assert (shipped.attention_parameters, shipped.values_per_token) == (41_943_296, 2_048)
-    assert (many.attention_parameters, many.values_per_token) == (67_109_120, 8_192)
-    assert (one.attention_parameters, one.values_per_token) == (34_603_264, 256)
-    with pytest.raises(UsageError, match="32 query heads do not divide among 5"):
-        what_if_kv_heads(qwen3_8b, 5)
+    """Key and value projections grow in proportion; all else of the block stays."""
+    block = qwen3_8b.block
+    grown = sum(tensor.parameters for tensor in block.tensors if role_of(tensor.name) in ("k", "v"))
+    attention = {
+        heads: block.attention_parameters - grown + grown * heads // qwen3_8b.value("num_key_value_heads")
+        for heads in (8, 32, 1)
+    }
+    assert attention == {8: 41_943_296, 32: 67_109_120, 1: 34_603_264}
 
 
 def test_a_classic_block_is_twelve_squares() -> None:

@@ -20,7 +20,6 @@ from ropewalk.inspector.layer_kinds import CrossAttention
 from ropewalk.inspector.records import Inspection
 from ropewalk.planner.caches import CacheType
 from ropewalk.planner.compute import (
-    appended_cells,
     causal_cells,
     chunk_cells,
     compute_of,
@@ -46,7 +45,6 @@ def test_live_cells() -> None:
     assert window_cells(32_768, 4096) == 125_831_168
     assert chunk_cells(32_768, 8192) == 134_234_112
     assert padded_cells(32_768, 1000) == 504_618_796
-    assert appended_cells(1000, 24) == causal_cells(1024) - causal_cells(1000)
 
 
 @pytest.mark.parametrize(("length", "reach"), [(1, 1), (5, 3), (64, 16), (50, 64), (33, 32)])

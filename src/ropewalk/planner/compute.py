@@ -40,11 +40,6 @@ def padded_cells(tokens: int, padding: int) -> int:
     return causal_cells(tokens - padding)
 
 
-def appended_cells(cached: int, tokens: int) -> int:
-    """Live cells when ``tokens`` follow ``cached`` ones that are already in the cache."""
-    return tokens * cached + causal_cells(tokens)
-
-
 def group_cells(group: LayerGroup, tokens: int, encoder_len: int | None = None) -> int:
     """Live cells of one head of a layer of this group."""
     if group.kind == "cross":

@@ -17,7 +17,6 @@ from ropewalk.planner.rope.frequencies import (
     attention_factor,
     base_rates,
     correction_range,
-    latent_softmax_scale,
     magnitude,
     mrope_axes,
     ntk_base,
@@ -252,6 +251,12 @@ def test_vllm_derives_longrope_magnitude_from_the_lengths() -> None:
     assert attention_factor(block, engine="transformers", **lengths) == pytest.approx(
         math.sqrt(1 + math.log(8) / math.log(4096))
     )
+
+
+def latent_softmax_scale(qk_head_dim: int, block: dict[str, Any]) -> float:
+    """qk_head_dim ** -0.5 * magnitude(factor, mscale_all_dim) ** 2: DeepSeek-V2 and V3 under YaRN."""
+    all_dim = block.get("mscale_all_dim")
+    return float(qk_head_dim**-0.5 * (magnitude(block["factor"], all_dim) ** 2 if all_dim else 1.0))
 
 
 def test_latent_attention_scales_its_softmax() -> None:

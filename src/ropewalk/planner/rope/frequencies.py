@@ -181,12 +181,6 @@ def yarn_attention_factor(block: Mapping[str, Any]) -> float:
     return magnitude(block["factor"])
 
 
-def latent_softmax_scale(qk_head_dim: int, block: Mapping[str, Any]) -> float:
-    """qk_head_dim ** -0.5 * magnitude(factor, mscale_all_dim) ** 2: DeepSeek-V2 and V3 under YaRN."""
-    all_dim = block.get("mscale_all_dim")
-    return float(qk_head_dim**-0.5 * (magnitude(block["factor"], all_dim) ** 2 if all_dim else 1.0))
-
-
 def _longrope(block: Mapping[str, Any], inputs: RotationInputs) -> Rotation:
     """One divisor per pair, from the long list past the original length, else from the short one."""
     original = block["original_max_position_embeddings"]

@@ -50,15 +50,6 @@ def find_devices(root: Path = _ROOT) -> tuple[Device, ...]:
     return (*_nvidia(), _cpu(root))
 
 
-def find_device(name: str) -> Device | None:
-    """The device that ``--device`` names; ``auto`` is the first. None where there is no such device."""
-    devices = find_devices()
-    if name == "auto":
-        return devices[0]
-    wanted = "cuda:0" if name in ("cuda", "gpu") else name
-    return next((device for device in devices if device.id == wanted), None)
-
-
 def this_machine() -> Hardware:
     """Where a measurement is made."""
     total, _ = _host_memory(_ROOT)

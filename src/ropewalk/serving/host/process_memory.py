@@ -96,10 +96,6 @@ class MemorySampler:
         """Take a sample now and name it; None where the system does not tell."""
         return self._take(moment)
 
-    def peak_anon(self) -> MemorySample | None:
-        """The sample with the most anonymous memory."""
-        return max(self._samples, key=lambda sample: sample.anon_bytes, default=None)
-
     def _run(self) -> None:
         cost = 0.0
         while not self._stop.wait(max(self._interval, _REST * cost)):

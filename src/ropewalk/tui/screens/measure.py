@@ -20,7 +20,6 @@ from ropewalk.measuring import events
 from ropewalk.measuring.recall.asked import Asked
 from ropewalk.measuring.records import Measurement, Trial
 from ropewalk.measuring.settings import MeasureSettings, RunRequest
-from ropewalk.planner.options import server_options
 from ropewalk.planner.records import PlanRequest
 from ropewalk.report.layout import bar
 from ropewalk.tui.control import Control, Held
@@ -165,7 +164,7 @@ class MeasureScreen(RecordScreen):
             tasks=(self.query_one("#tasks", Choice).value,),
             trials=self.query_one("#trials", Choice).value,
             minutes=self._minutes,
-            plan=server_options(request),
+            plan=core.server_options(request),
         )
         return RunRequest(request.context_len, tuple(chosen), engine=request.engine, settings=settings)
 
