@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,7 +34,11 @@ def page(tmp_path: Path, smollm2: Path) -> Iterator[str]:
         (tmp_path / "web.log").open("wb") as log,
         subprocess.Popen(command, stdout=log, stderr=log) as server,
     ):
-        yield f"http://127.0.0.1:{port}"
+        address = f"http://127.0.0.1:{port}/?token="
+        while not (said := re.search(re.escape(address) + r"\S+", (tmp_path / "web.log").read_text())):
+            assert server.poll() is None
+            time.sleep(0.1)
+        yield said[0]
         server.terminate()
 
 
@@ -122,9 +127,9 @@ async def use(page: str, port: int) -> None:
             corner = {"x": 2, "y": 2, "width": 1, "height": 1, "scale": 1}
             shot = await tab.call("Page.captureScreenshot", clip=corner)
             assert first_pixel(base64.b64decode(shot["data"])) == DARK.panel  # the head of the screen
-        headers = {"Origin": "http://elsewhere.example"}
-        with pytest.raises(aiohttp.WSServerHandshakeError, match="403"):
-            await client.ws_connect(f"{page}/ws", headers=headers)
+        for origin in ("http://elsewhere.example", "null"):
+            with pytest.raises(aiohttp.WSServerHandshakeError, match="403"):
+                await client.ws_connect(page.replace("/?", "/ws?"), headers={"Origin": origin})
 
 
 def first_pixel(png: bytes) -> str:
