@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 
 from typing_extensions import is_typeddict
 
+from ropewalk.engines import EngineName, planned_engines
 from ropewalk.errors import UsageError
 
 T = TypeVar("T")
@@ -83,7 +84,7 @@ def _is(value: object, kind: Any) -> bool:
     if origin in (Union, UnionType):
         return any(_is(value, one) for one in get_args(kind))
     if origin is Literal:
-        return any(value == one and type(value) is type(one) for one in get_args(kind))
+        return any(value == one and type(value) is type(one) for one in _choices(kind))
     if origin is tuple:
         item = get_args(kind)[0]
         return isinstance(value, tuple) and all(_is(one, item) for one in value)
@@ -96,8 +97,13 @@ def _is(value: object, kind: Any) -> bool:
 
 def _literals(kind: Any) -> tuple[object, ...]:
     if get_origin(kind) is Literal:
-        return get_args(kind)
+        return _choices(kind)
     return tuple(value for one in get_args(kind) for value in _literals(one))
+
+
+def _choices(kind: Any) -> tuple[object, ...]:
+    """The values of a literal type; the engines are those of the registry."""
+    return planned_engines() if kind == EngineName else get_args(kind)
 
 
 def _described(kind: Any) -> str:
@@ -105,7 +111,7 @@ def _described(kind: Any) -> str:
     if origin in (Union, UnionType):
         return " or ".join(map(_described, parts))
     if origin is Literal:
-        return f"one of {', '.join(map(str, parts))}"
+        return f"one of {', '.join(map(str, _choices(kind)))}"
     if origin is tuple:
         return f"a tuple, of which each is {_described(parts[0])}"
     if is_typeddict(kind):
