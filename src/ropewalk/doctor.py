@@ -14,19 +14,22 @@ from ropewalk.measuring.store import default_store_path
 from ropewalk.serving.engines import find_engines, pick_engine
 from ropewalk.serving.host.devices import Device, find_devices
 from ropewalk.serving.records import EngineBuild
+from ropewalk.serving.service import default_log_path
 
 _LIBRARIES = ("huggingface_hub", "httpx2", "pydantic", "rich")
 
 
 @dataclass(frozen=True, slots=True)
 class Doctor:
-    """``missing`` has each engine of which there is none, and how to get one; ``versions`` are of ropewalk,
-    Python and the libraries that results may depend on."""
+    """``missing`` has each engine of which there is none, and how to get one; ``store`` is the file of runs,
+    ``logs`` the folder of servers' logs; ``versions`` are of ropewalk, Python and the libraries that results
+    may depend on."""
 
     engines: tuple[EngineBuild, ...]
     missing: dict[str, str]
     devices: tuple[Device, ...]
     store: Path
+    logs: Path
     versions: dict[str, str]
     schema: str = "ropewalk.doctor/1"
 
@@ -38,6 +41,7 @@ def examine() -> Doctor:
         missing=_missing(),
         devices=find_devices(),
         store=default_store_path(),
+        logs=default_log_path().parent,
         versions={
             "ropewalk": __version__,
             "python": platform.python_version(),

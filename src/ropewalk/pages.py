@@ -18,8 +18,9 @@ class Paged:
     __slots__ = ()
 
     def __rich__(self) -> RenderableType:
-        page: RenderableType = import_module("ropewalk.report.notebook").page_of(self)
-        return page
+        page = import_module("ropewalk.report.notebook").page_of(self)
+        shown: RenderableType = import_module("ropewalk.report.terminal").Shown(page)
+        return shown
 
     def __str__(self) -> str:
         text: str = import_module("ropewalk.report.notebook").record_text(self)

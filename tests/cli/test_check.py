@@ -31,7 +31,7 @@ def test_a_removed_flag_is_wrong_and_says_what_to_do(invoke: Invoke) -> None:
     assert outcome.out.startswith("WRONG\n")
     assert "✗ removed_flag" in outcome.out
     assert "→ " in outcome.out
-    assert "--checkpoint CHECKPOINT" in outcome.out
+    assert "add --checkpoint to check lengths and memory" in outcome.out
 
 
 def test_the_record(invoke: Invoke) -> None:

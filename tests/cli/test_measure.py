@@ -126,7 +126,7 @@ def test_progress_is_beside_the_record(measured: Calls, invoke: Invoke) -> None:
     assert json.loads(outcome.out)["run_id"] == RUN.run_id
     assert outcome.err.splitlines() == [
         "--context 12k = 12,288 tokens",
-        f"run {RUN.run_id}; once interrupted, it goes on with --resume {RUN.run_id}",
+        f"run {RUN.run_id}; resume with --resume {RUN.run_id}",
         "as shipped: 8,192 tokens served after 1.2 s",
         "asking at 1,945, 7,885 tokens, 3 depths, 1 haystack",
         "      1,945  x",

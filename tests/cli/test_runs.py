@@ -38,11 +38,11 @@ def store(tmp_path: Path) -> str:
 def test_the_list(store: str, invoke: Invoke) -> None:
     outcome = invoke("runs", "--store", store)
     assert outcome.status == 0
-    first = outcome.out.splitlines()[0]
-    assert first.startswith(
-        f"{RUN.run_id}  2026-11-30 15:49 UTC · finished · SmolLM2-135M-Instruct.Q4_1.gguf"
-    )
-    assert "12,288 tokens · shipped, yarn:1.5, unscaled · 1 trials" in outcome.out
+    heads, first = (" ".join(line.split()) for line in outcome.out.splitlines()[:2])
+    assert heads == "run made (UTC) status checkpoint tokens arms trials"
+    assert first.startswith(f"{RUN.run_id} 2026-11-30 15:49 finished SmolLM2-135M-Ins")
+    assert " 12,288 shipped, yarn:1.5, " in first
+    assert first.endswith(" 1")
     data = json.loads(invoke("runs", "--store", store, "--json").out)
     assert data["schema"] == "ropewalk.runs/1"
     assert [run["run_id"] for run in data["runs"]] == [RUN.run_id]

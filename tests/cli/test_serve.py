@@ -90,9 +90,9 @@ def test_the_page_has_plan_and_reality_and_ctrl_c_ends_it_well(starter: Starter,
     assert outcome.out.startswith("READY      http://127.0.0.1:8000/v1 after 12 s")
     assert "131,072 tokens planned · 131,072 reported · 1 of 1 sequences" in outcome.out
     kv_cache = next(line.split() for line in outcome.out.splitlines() if "KV cache" in line)
-    assert kv_cache[-2:] == ["18.00", "18.00"]
-    assert "✓  port       8000 is free" in outcome.out
-    assert "?  tokenizer  cannot be told" in outcome.out
+    assert kv_cache[-4:] == ["18.00", "GiB", "18.00", "GiB"]
+    assert "✓ port       8000 is free" in outcome.out
+    assert "? tokenizer  cannot be told" in outcome.out
     assert "not asked for: --verify" in outcome.out
     assert [line for line in outcome.err.splitlines() if line] == [
         "starting vllm 0.33.0",
@@ -143,7 +143,7 @@ def test_what_was_verified_is_on_the_page(starter: Starter, invoke: Invoke) -> N
     starter.seen = Verification(131068, 61.0, 0.31, ())
     out = invoke("serve", "m", "--context", "128k", "--verify").out
     assert "131,068 tokens filled in 1 min 1 s" in out
-    assert "differ from the unscaled model's by 0.31" in out
+    assert "scaling is active (log-probability changed by 0.31)" in out
 
 
 def test_what_does_not_hold_is_stopped_and_is_a_verdict(starter: Starter, invoke: Invoke) -> None:

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import io
 import os
 from pathlib import Path
 
-from rich.console import Console, RenderableType
+from ropewalk.report.page import Block
+from ropewalk.report.terminal import plain
 
 PAGES = Path(__file__).with_name("pages")
 
 
-def render(page: RenderableType, width: int = 80) -> str:
-    """What ``ropewalk`` writes to a pipe of this width."""
-    console = Console(
-        file=io.StringIO(), width=width, color_system=None, highlight=False, markup=False, emoji=False
-    )
-    with console.capture() as shown:
-        console.print(page, crop=False)
-    return "".join(line.rstrip() + "\n" for line in shown.get().splitlines())
+def render(page: Block, width: int = 80) -> str:
+    """What ``ropewalk`` writes to a terminal of this width, without colour."""
+    return plain(page, width)
 
 
-def check_page(name: str, page: RenderableType) -> None:
+def check_page(name: str, page: Block) -> None:
     """Compare the page at 80 and 120 columns with ``pages/NAME-WIDTH.txt``.
 
     ``ROPEWALK_UPDATE_PAGES=1`` writes the files instead: look at the difference before committing it.

@@ -14,7 +14,7 @@ def test_the_verdict_and_the_recall_table() -> None:
     lines = text.splitlines()
     assert lines[0] == "### Recall of SmolLM2-135M-Instruct.Q4\\_1.gguf at 12,288 tokens"
     assert lines[2].startswith("**for 11,878 tokens YaRN 1.5: 3 of 5 against 0 of 5")
-    assert "| 11,878 | `–––––` refused | `·■■x■` 3/5 23–88% | `·····` 0/5 0–43% |" in lines
+    assert "| 11,878 | `– – – – –` refused | `· ■ ■ x ■` 3/5 23–88% | `· · · · ·` 0/5 0–43% |" in lines
 
 
 def test_names_cannot_break_the_table() -> None:

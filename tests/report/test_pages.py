@@ -16,8 +16,8 @@ from ropewalk.planner.cache_summary import CacheSummary, cache_summary
 from ropewalk.planner.records import DeviceShare, Plan, Speed
 from ropewalk.report import layers
 from ropewalk.report.command import fold
+from ropewalk.report.figures import bar, common_unit, in_unit, range_bar
 from ropewalk.report.inspection import facts_page, inspection_page
-from ropewalk.report.layout import bar, common_unit, in_unit, range_bar
 from ropewalk.report.measurement import measurement_page
 from ropewalk.report.plan import plan_page
 from ropewalk.serving.records import EngineBuild
@@ -84,7 +84,7 @@ def test_several_devices_are_listed_and_no_spare_is_claimed() -> None:
     text = render(plan_page(replace(plan, memory=replace(plan.memory, per_device=shares))))
     assert "2 devices of 48.00 GiB" in text
     assert "to spare" not in text
-    assert "✗  cuda:1  18–35      8.00      9.00  19.00" in text
+    assert "✗ cuda:1  18–35   8.00 GiB  9.00 GiB  19.00 GiB" in text
 
 
 def test_spare_memory_is_of_what_the_engine_lets_itself_use() -> None:
@@ -92,7 +92,7 @@ def test_spare_memory_is_of_what_the_engine_lets_itself_use() -> None:
     plan = replace(plan, fit=replace(plan.fit, usable_bytes=40 * GIB))
     text = render(plan_page(plan), 120)
     assert "2.74 to 5.49 GiB to spare" in text  # 40 - 37.26, 40 - 34.51
-    assert "of 40.00 GiB that the engine uses of 48.00 GiB" in text
+    assert "of 40.00 GiB usable (83% of 48.00 GiB)" in text
 
 
 def test_the_command_on_the_page_is_the_planned_one() -> None:
@@ -126,7 +126,7 @@ def test_a_calibrated_speed_has_its_range_and_its_run() -> None:
 def test_unknown_facts_are_said_to_be_unknown() -> None:
     inspection = replace(records.qwen3_8b(), facts={}, layers=(), block=None)
     text = render(inspection_page(inspection))
-    assert "reaches    unknown: nothing in the checkpoint tells" in text
+    assert "reaches    unknown: nothing in the checkpoint says" in text
     assert "embeds     unknown x unknown" in text
 
 

@@ -7,8 +7,9 @@ import traceback
 
 import click
 
-from ropewalk.cli.output import document, printable
+from ropewalk.cli.output import document
 from ropewalk.errors import RopewalkError, UsageError
+from ropewalk.report.figures import printable
 
 USAGE_STATUS = 2
 BUG_STATUS = 70  # EX_SOFTWARE of sysexits.h: none of the statuses that mean something to a script

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 import threading
 from collections.abc import Iterator
@@ -15,14 +14,15 @@ import click
 
 from ropewalk.errors import UsageError
 from ropewalk.jsonio import dumps
-
-_UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+from ropewalk.report.figures import printable
 
 _SILENT_SECONDS = 1.0
 
 if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
+    from rich.console import Console
     from rich.status import Status
+
+    from ropewalk.report.page import Block
 
 
 def document(record: Any, *, compact: bool = False) -> None:
@@ -46,21 +46,22 @@ def write(text: str) -> None:
         sys.stdout.flush()
 
 
-def page(renderable: RenderableType) -> None:
-    """Write a page for people, with colour only where a terminal shows it."""
-    from rich.segment import Segment, Segments
+def page(block: Block) -> None:
+    """Write a page for people, with colour only where a terminal shows it; a list into a pipe as records.
 
+    A record is a whole line, its fields apart by tabs. Where ``COLUMNS`` is set a pipe gets the page.
+    """
+    from ropewalk.report.page import Page
+    from ropewalk.report.terminal import coloured, records
+
+    if isinstance(block, Page) and block.is_list and not sys.stdout.isatty() and "COLUMNS" not in os.environ:
+        write("".join(f"{record}\n" for record in records(block)))
+        return
     screen = console()
-    harmless = (Segment(printable(part.text), part.style) for part in screen.render(renderable))
     with _written(), screen.capture() as shown:  # rich, too, touches the stream
-        screen.print(Segments(harmless), crop=False, end="")
+        for line in coloured(block, screen.width):
+            screen.print(line, crop=False, no_wrap=True, overflow="ignore", soft_wrap=True)
     write("".join(line.rstrip() + "\n" for line in shown.get().split("\n")[:-1]))
-
-
-def printable(text: str) -> str:
-    """Text that a terminal only shows: a name out of a checkpoint may hold codes that would move its cursor,
-    change its title or turn the direction of what follows."""
-    return _UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def write_file(path: Path, text: str) -> None:

@@ -14,6 +14,7 @@ from ropewalk.cli.command import Command, checkpoint_argument, option
 from ropewalk.cli.params import COUNT, FILE, context_option, plan_options, plan_options_of
 from ropewalk.cli.spread import spread_options, take_spread
 from ropewalk.findings import has_error
+from ropewalk.report.figures import printable
 from ropewalk.serving.service import ServeSettings, Service
 
 if TYPE_CHECKING:
@@ -132,7 +133,7 @@ def command(
 
 
 def _say(line: str) -> None:
-    click.echo(output.printable(line), err=True)
+    click.echo(printable(line), err=True)
 
 
 def _show(service: Service, *, detached: bool) -> None:
@@ -162,9 +163,10 @@ def _follow(service: Service, screen: Console) -> NoReturn:
     from rich.live import Live
 
     from ropewalk.report.live import live_page
+    from ropewalk.report.terminal import Shown
 
     watch = core.watch(service.server)
     with Live(console=screen, auto_refresh=False, transient=True) as lines:
         while True:
-            lines.update(live_page(service.plan, watch.look()), refresh=True)
+            lines.update(Shown(live_page(service.plan, watch.look())), refresh=True)
             time.sleep(_LOOK_SECONDS)

@@ -15,12 +15,18 @@ _BF16 = CacheType("bf16", 1, 2)
 
 @dataclass(frozen=True, slots=True)
 class CacheSummary:
-    """Bytes of one sequence in ``cache_type``. ``at`` holds (tokens, bytes) of all caches that grow."""
+    """Bytes of one sequence in ``cache_type``. ``at`` holds (tokens, bytes) of all caches that grow.
+
+    ``bytes_per_token`` holds up to the shortest of the ``windows``, ``bytes_per_token_beyond`` past the
+    longest.
+    """
 
     cache_type: str
     bytes_per_token: int
     state_bytes: int
     at: tuple[tuple[int, int], ...]
+    windows: tuple[int, ...] = ()
+    bytes_per_token_beyond: int | None = None
 
 
 def cache_summary(inspection: Inspection) -> CacheSummary | None:
@@ -45,4 +51,6 @@ def cache_summary(inspection: Inspection) -> CacheSummary | None:
             (length, cache.kv_bytes + cache.indexer_bytes)
             for length, cache in zip(lengths, caches, strict=True)
         ),
+        windows=caches[0].windows,
+        bytes_per_token_beyond=caches[0].beyond_bytes,
     )

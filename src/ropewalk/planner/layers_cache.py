@@ -16,7 +16,8 @@ from ropewalk.planner.caches import CacheType
 class LogicalCache:
     """Bytes that the model itself needs for one sequence, by what it keeps.
 
-    ``token_bytes`` is the price of one token in all layers that keep tokens.
+    ``token_bytes`` is the price of one token in all layers that keep tokens. Where some forget, that holds
+    up to the shortest of the ``windows``, and ``beyond_bytes`` is the price past the longest.
     """
 
     token_bytes: int
@@ -24,6 +25,8 @@ class LogicalCache:
     indexer_bytes: int
     cross_bytes: int
     state_elements: int
+    windows: tuple[int, ...] = ()
+    beyond_bytes: int | None = None
 
     def terms(self, num_sequences: int, *, state_bytes: int) -> dict[str, int]:
         """Bytes of ``num_sequences`` by the name of the memory term; what the model lacks is left out."""
@@ -48,14 +51,19 @@ def logical_cache(
 
     Padding, blocks, slots and replication are the engines' and left out.
     """
-    token = kv = indexer = cross = state = 0
+    token = kv = indexer = cross = state = beyond = 0
+    windows: set[int] = set()
     for group in layers:
         row = group.token_bytes(key, value) * group.count
         if isinstance(group, CrossAttention):
             cross += row * (encoder_len or context_len)
         else:
             token += row // (group.compress_ratio or 1)
+            if row and group.window:
+                windows.add(group.window)
+            if group.compress_ratio or not group.window:
+                beyond += row // (group.compress_ratio or 1)
             kv += row * group.rows(context_len)
         indexer += group.indexer_bytes(key, context_len) * group.count
         state += group.state_elements * group.count
-    return LogicalCache(token, kv, indexer, cross, state)
+    return LogicalCache(token, kv, indexer, cross, state, tuple(sorted(windows)), beyond if windows else None)

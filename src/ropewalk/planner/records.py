@@ -149,7 +149,8 @@ class MemoryTerm:
 class KvCache:
     """What the model needs to keep, and what the engine reserves for it.
 
-    ``bytes_per_token`` sums the layers that grow with every token (windows at their per-token price);
+    ``bytes_per_token`` sums the layers that grow with every token. Where some forget, that holds up to the
+    shortest of the ``windows``, and ``bytes_per_token_beyond`` is what each token adds past the longest;
     ``logical_bytes`` is what ``num_sequences`` full contexts need, windows capped at their width;
     ``reserved_bytes`` is what the target needs of the engine. ``block_size`` and ``num_blocks`` are the
     engine's units (vLLM blocks; for llama-server cells of one token, padded).
@@ -178,6 +179,8 @@ class KvCache:
     pool_concurrency: float | None = None
     pool_concurrency_low: float | None = None
     pool_concurrency_high: float | None = None
+    windows: tuple[int, ...] = ()
+    bytes_per_token_beyond: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rich.console import Group, RenderableType
-from rich.text import Text
+from rich.cells import cell_len, set_cell_size
 
 from ropewalk.lab.records import Attention, KernelPoint, Kernels, Rows, Squares
-from ropewalk.report.layout import Parts, columns, labelled, short_name
+from ropewalk.report.figures import plural, short_name
+from ropewalk.report.page import Block, Line, Page, Table, Words, fields, parts, soft, stack, table, words
 from ropewalk.units import format_bytes, format_tokens
 
 NUMBERS_LEN = 10  # tokens whose squares fit into a terminal as numbers
@@ -16,23 +16,22 @@ PICTURE_LEN = 60
 _MASKED = "·"
 _SHADES = " ░▒▓█"
 _LABEL = 16
-Row = tuple[str, RenderableType]
 
 
-def attention_page(attention: Attention) -> RenderableType:
+def attention_page(attention: Attention) -> Page:
     """What was computed, what it was held against, then scores and weights."""
-    parts: list[RenderableType] = [labelled(_heading(attention))]
+    blocks: list[Block] = [fields(_heading(attention))]
     count = len(attention.tokens)
     squares = attention.squares
     if squares and count <= NUMBERS_LEN:
-        parts += ["", _numbers(attention, squares, squares.scores, "scores", digits=2)]
-        parts += ["", _numbers(attention, squares, squares.weights, "weights", digits=3)]
+        blocks += ["", _numbers(attention, squares, squares.scores, "scores", digits=2)]
+        blocks += ["", _numbers(attention, squares, squares.weights, "weights", digits=3)]
     if squares and count <= PICTURE_LEN:
-        parts += ["", _picture(attention, squares)]
+        blocks += ["", *_picture(attention, squares)]
     if count > NUMBERS_LEN:
         listed = "--json has them, --html draws them" if squares else "the prompt is too long for a list"
-        parts += ["", Text(f"the numbers of {count} tokens do not fit here: {listed}", style="dim")]
-    return Group(*parts)
+        blocks += ["", soft(f"the numbers of {count} tokens do not fit here: {listed}")]
+    return Page(tuple(blocks))
 
 
 def head_words(attention: Attention) -> str:
@@ -56,15 +55,18 @@ def scale_words(attention: Attention) -> Iterator[str]:
     yield "full attention" if attention.window is None else f"window of {attention.window:,} tokens"
 
 
-def _heading(attention: Attention) -> Iterator[Row]:
+def _heading(attention: Attention) -> Iterator[tuple[str, Block]]:
     reads = f"reads KV head {attention.kv_head} ({attention.head} // {attention.gqa_ratio})"
-    yield "head", Parts([short_name(attention.checkpoint), head_words(attention), reads])
-    yield "computes", Parts(list(scale_words(attention)))
-    yield "held", Group(*map(_line, held_lines(attention)))
-    yield "checks", Group(*map(_line, check_lines(attention)))
+    yield "head", parts(short_name(attention.checkpoint), head_words(attention), reads)
+    yield "computes", parts(each=scale_words(attention))
+    yield "held", stack(*map(_line, held_lines(attention)))
+    yield "checks", stack(*map(_line, check_lines(attention)))
     square = f"a square of scores of all heads is {format_bytes(attention.square_bytes)}"
     read = f"{format_bytes(attention.weight_bytes_read)} of weights read"
-    yield "size", Parts([f"{len(attention.tokens)} tokens", square, read, f"torch {attention.torch_version}"])
+    yield (
+        "size",
+        parts(plural(len(attention.tokens), "token"), square, read, f"torch {attention.torch_version}"),
+    )
 
 
 def held_lines(attention: Attention) -> Iterator[tuple[bool, str]]:
@@ -81,74 +83,62 @@ def check_lines(attention: Attention) -> Iterator[tuple[bool, str]]:
         yield check.ok, f"{name}: {check.value:.2g} ({check.detail})"
 
 
-def _line(told: tuple[bool, str]) -> Text:
-    ok, words = told
-    return Text.assemble(("✓ ", "green") if ok else ("✗ ", "bold red"), words)
+def _line(told: tuple[bool, str]) -> Words:
+    ok, said = told
+    return words(("✓ ", "good") if ok else ("✗ ", "bad"), said)
 
 
-def _numbers(
-    attention: Attention, squares: Squares, square: Rows, name: str, *, digits: int
-) -> RenderableType:
+def _numbers(attention: Attention, squares: Squares, square: Rows, name: str, *, digits: int) -> Table:
     """One of the squares with its masked cells as dots; queries down, keys across."""
-    grid = columns("left", *(["right"] * len(square)))
-    grid.add_row(Text(name, style="bold"), *(Text(str(place), style="dim") for place in range(len(square))))
+    rows: list[list[Line]] = []
     for place, (values, seen) in enumerate(zip(square, squares.mask, strict=True)):
-        cells = (
-            Text(f"{value:.{digits}f}") if live else Text(_MASKED, style="dim")
-            for value, live in zip(values, seen, strict=True)
-        )
-        grid.add_row(_label(attention, place), *cells)
-    return grid
+        cells = zip(values, seen, strict=True)
+        shown = (f"{value:.{digits}f}" if live else soft(_MASKED) for value, live in cells)
+        rows.append([_label(attention, place), *shown])
+    return table([name, *(f">{place}" for place in range(len(square)))], rows, abreast=True)
 
 
-def _picture(attention: Attention, squares: Squares) -> RenderableType:
-    """Weights as shades, the mask as dots."""
-    lines = [Text(f"weights: {_MASKED} masked, blank below 0.05, ░ ▒ ▓ in between, █ from 0.75", style="dim")]
+def _picture(attention: Attention, squares: Squares) -> Iterator[Line]:
+    """Weights as shades, the mask as dots; one cell a key where two would be wider than a terminal."""
+    yield soft(f"weights: {_MASKED} masked, blank below 0.05, ░ ▒ ▓ in between, █ from 0.75")
+    wide = 2 if len(attention.tokens) <= PICTURE_LEN // 2 else 1
     for place, (values, seen) in enumerate(zip(squares.weights, squares.mask, strict=True)):
-        cells = "".join(
-            _shade(value) * 2 if live else f"{_MASKED} " for value, live in zip(values, seen, strict=True)
-        )
-        line = Text.assemble(_label(attention, place), " ", (cells.rstrip(), "cyan"))
-        line.no_wrap = True
-        lines.append(line)
-    return Group(*lines)
+        cells = zip(values, seen, strict=True)
+        shown = "".join(_shade(value) * wide if live else f"{_MASKED:<{wide}}" for value, live in cells)
+        yield words(f"{_label(attention, place)} ", (shown.rstrip(), "bar"))
 
 
 def _shade(weight: float) -> str:
     return _SHADES[sum(weight >= least for least in (0.05, 0.25, 0.5, 0.75))]
 
 
-def _label(attention: Attention, place: int) -> Text:
-    words = f"{place} {token_words(attention, place)}"
-    text = Text(words)
-    text.truncate(_LABEL, overflow="ellipsis", pad=True)
-    return text
+def _label(attention: Attention, place: int) -> str:
+    said = f"{place} {token_words(attention, place)}"
+    return set_cell_size(said if cell_len(said) <= _LABEL else f"{said[: _LABEL - 1]}…", _LABEL)
 
 
-def kernels_page(kernels: Kernels) -> RenderableType:
+def kernels_page(kernels: Kernels) -> Page:
     """A row per length: the formula, then time and memory of both."""
-    heads = f"{kernels.num_attention_heads} query heads, {kernels.num_key_value_heads} KV heads"
-    shape = f"{heads} of {kernels.head_dim}"
+    queries = plural(kernels.num_attention_heads, "query head")
+    shape = f"{queries}, {plural(kernels.num_key_value_heads, 'KV head')} of {kernels.head_dim}"
     where = f"{kernels.device}, {kernels.dtype}, torch {kernels.torch_version}"
-    heading = labelled([
-        ("kernels", Parts([short_name(kernels.checkpoint), shape, where])),
+    heading = fields([
+        ("kernels", parts(short_name(kernels.checkpoint), shape, where)),
         ("formula", "a square of scores takes heads x tokens² x bytes per number, its work is 4 x heads x "
                     "head_dim x tokens²: twice the tokens, four times of both"),
     ])  # fmt: skip
-    grid = columns("right", "right", "right", "right", "right", "right", "right", "left")
-    heads_of_columns = ("tokens", "square", "eager", "", "peak", "sdpa", "", "peak")
-    grid.add_row(*(Text(name, style="dim") for name in heads_of_columns))
     before: dict[str, KernelPoint] = {}
-    notes = []
+    rows, notes = [], []
     for eager, sdpa in zip(kernels.points[::2], kernels.points[1::2], strict=True):
         cells = [format_tokens(eager.length), format_bytes(eager.square_bytes)]
         for point in (eager, sdpa):
             cells += [_seconds(point), _growth(before.get(point.kernel), point), _peak(point)]
             before[point.kernel] = point
             if point.note:
-                notes.append(Text(f"{point.kernel} at {format_tokens(point.length)}: {point.note}"))
-        grid.add_row(*cells)
-    return Group(heading, "", grid, *notes)
+                notes.append(f"{point.kernel} at {format_tokens(point.length)}: {point.note}")
+        rows.append(cells)
+    columns = ">tokens | >square | >eager | > | >peak | >sdpa | > | peak"
+    return Page((heading, "", table(columns, rows, *notes)))
 
 
 def _seconds(point: KernelPoint) -> str:

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from ropewalk.errors import UsageError
 from ropewalk.lab.records import Attention, Squares
 from ropewalk.report.attention import check_lines, head_words, held_lines, scale_words, token_words
+from ropewalk.report.figures import short_name
 from ropewalk.report.html import html_document
-from ropewalk.report.layout import short_name
 from ropewalk.report.markup import Markup, element, join
 from ropewalk.report.svg import label
 

@@ -9,32 +9,33 @@ from typing import NamedTuple
 
 from ropewalk.measuring.recall.statistics import wilson
 from ropewalk.measuring.records import JUDGED, ArmResult, Measurement, PairedRecall, RecallCell
-from ropewalk.report.layout import in_unit
+from ropewalk.report.figures import amount, plural
+from ropewalk.report.page import Tone
 from ropewalk.serving.host.process_memory import MemorySample
 
 _HEIGHTS = "▁▂▃▄▅▆▇"
 
 
 class Mark(NamedTuple):
-    """How an outcome is shown: a symbol that needs no colour, words, a style of the terminal."""
+    """How an outcome is shown: a symbol that needs no colour, words, a tone."""
 
     symbol: str
     words: str
-    style: str
+    tone: Tone
 
 
 MARKS: dict[str, Mark] = {
-    "hit": Mark("■", "hit", "cyan"),
-    "miss": Mark("·", "miss", "dim"),
-    "wrong_needle": Mark("x", "wrong value", "yellow"),
-    "declined": Mark("d", "declined by the model", "yellow"),
-    "refused": Mark("–", "refused by the server", "magenta"),
-    "truncated": Mark("t", "answer cut off", "yellow"),
-    "lost_to_reasoning": Mark("r", "lost to reasoning", "yellow"),
-    "invalid": Mark("!", "invalid: other tokens evaluated than sent", "yellow"),
-    "error": Mark("e", "no answer", "yellow"),
+    "hit": Mark("■", "hit", "bar"),
+    "miss": Mark("·", "miss", "faint"),
+    "wrong_needle": Mark("x", "wrong value", "warn"),
+    "declined": Mark("d", "declined by the model", "warn"),
+    "refused": Mark("–", "refused by the server", "cache"),
+    "truncated": Mark("t", "answer cut off", "warn"),
+    "lost_to_reasoning": Mark("r", "lost to reasoning", "warn"),
+    "invalid": Mark("!", "invalid: other tokens evaluated than sent", "warn"),
+    "error": Mark("e", "no answer", "warn"),
 }
-PARTIAL = Mark("▄", "part of the trials", "cyan")
+PARTIAL = Mark("▄", "part of the trials", "bar")
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +145,7 @@ def visible_drop(pair: PairedRecall) -> str:
     """What so many pairs can show at all: without it, that no difference was seen says nothing."""
     drop = pair.visible_drop
     least = "no drop" if drop is None else f"a drop of {drop * 100:.0f} points or more"
-    return f"{pair.pairs} pairs: {least} from 95 % recall would be seen in four runs of five"
+    return f"{plural(pair.pairs, 'pair')}: {least} from 95 % recall would be seen in four runs of five"
 
 
 MOMENTS = {"loaded": "after loading", "ubatch": "a full batch", "longest": "the longest prompt"}
@@ -160,14 +161,14 @@ def moment_rows(arms: Iterable[ArmResult], unit: str) -> list[list[str]]:
     return rows
 
 
-def moments_head(arms: Iterable[ArmResult], unit: str) -> str:
+def moments_head(arms: Iterable[ArmResult]) -> str:
     """What the figures of :func:`moment_rows` are."""
     has_gpu = any(sample.gpu_bytes is not None for arm in arms for sample in arm.samples)
-    return f"anonymous + files{' + GPU' if has_gpu else ''}, {unit}"
+    return f"anonymous + files{' + GPU' if has_gpu else ''}"
 
 
 def _held(sample: MemorySample | None, unit: str) -> str:
     if sample is None:
         return "–"
     parts = (sample.anon_bytes, sample.file_bytes, sample.gpu_bytes)
-    return " + ".join(in_unit(count, unit) for count in parts if count is not None)
+    return " + ".join(amount(count, unit) for count in parts if count is not None)

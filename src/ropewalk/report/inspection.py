@@ -1,64 +1,104 @@
-"""The page of ``ropewalk inspect``: what a checkpoint is, on eight lines."""
+"""The page of ``ropewalk inspect``: what a checkpoint is, on eight lines, and its facts in groups."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rich.console import Group, RenderableType
-from rich.text import Text
-
 from ropewalk.findings import has_error
-from ropewalk.inspector.records import Block, CheckpointSummary, Inspection
+from ropewalk.inspector.records import Block as LayerBlock
+from ropewalk.inspector.records import CheckpointSummary, Fact, Inspection
 from ropewalk.planner.cache_summary import CacheSummary
 from ropewalk.report import layers
-from ropewalk.report.layout import BAR_STYLE, Parts, bar, columns, findings_block, labelled, short_name
+from ropewalk.report.figures import per_token, plural, short_name, value_text
+from ropewalk.report.page import (
+    Bar,
+    Block,
+    Line,
+    Page,
+    fields,
+    findings_block,
+    parts,
+    soft,
+    stack,
+    strong,
+    table,
+    words,
+)
 from ropewalk.units import format_bytes, format_count, format_tokens
 
-_BAR_WIDTH = 18
-Row = tuple[str, RenderableType]
+_UNKNOWN = "unknown"
+# The first group with a word that the fact's name holds.
+_GROUPS = {
+    "identity": ("architecture", "model_type", "quantization", "dtype", "kind", "arch"),
+    "positions": ("rope", "rotary", "context", "position", "alibi", "yarn"),
+    "experts": ("expert", "moe", "router"),
+    "attention": (
+        "attention", "head", "gqa", "window", "layer_types", "kv_", "qk_", "q_lora", "chunk", "latent",
+    ),
+    "embedding": ("vocab", "embedding", "tie_"),
+}  # fmt: skip
 
 
-def inspection_page(inspection: Inspection, *, kept: CacheSummary | None = None) -> RenderableType:
+def inspection_page(inspection: Inspection, *, kept: CacheSummary | None = None) -> Page:
     """The page; findings come first where one is an error, last otherwise."""
-    findings: Row = ("findings", findings_block(inspection.findings))
+    findings = ("findings", findings_block(inspection.findings))
     rows = list(_rows(inspection, kept))
     rows = [findings, *rows] if has_error(inspection.findings) else [*rows, findings]
-    source = inspection.checkpoint.source
-    name = Text.assemble((short_name(source), "bold"), "  ", (source, "dim"))
-    return Group(name, labelled(rows))
+    return Page((fields(rows),), title=_title(inspection.checkpoint.source))
 
 
-def facts_page(inspection: Inspection) -> RenderableType:
-    """Every fact with its source and the tensor, key or rule that it was read from."""
-    table = columns("left", "left", "left", "left")
-    for name, fact in sorted(inspection.facts.items()):
-        detail = Text(fact.detail or "", style="dim")
-        value = "–" if fact.value is None else _value(fact.value)
-        table.add_row(Text(name, style="bold"), value, fact.source, detail)
-    return table
+def facts_page(inspection: Inspection) -> Page:
+    """Every fact with its source and the tensor, key or rule that it was read from; unknown ones last."""
+    known = {name: fact for name, fact in inspection.facts.items() if fact.value is not None}
+    rows = sorted(known.items(), key=lambda item: (_group(item[0]), item[0]))
+    listed = [
+        (_group_name(name), strong(name), value_text(fact.value), fact.source, soft(_detail(name, fact)))
+        for name, fact in rows
+    ]
+    unknown = sorted(inspection.facts.keys() - known.keys())
+    notes = [f"unknown or absent: {', '.join(unknown)}"] if unknown else []
+    return Page((table(" | fact | *value | from | *detail", listed, *notes, merge=True),), is_list=True)
 
 
-def _rows(inspection: Inspection, kept: CacheSummary | None) -> Iterator[Row]:
-    yield "is", Parts(list(_identity(inspection)))
-    yield "reaches", Parts(list(_reach(inspection)))
-    yield "rotates", Parts(list(_rope(inspection)))
+def _group_name(name: str) -> str:
+    return (*_GROUPS, "shape")[_group(name)]
+
+
+def _group(name: str) -> int:
+    fits = (place for place, heads in enumerate(_GROUPS.values()) if any(head in name for head in heads))
+    return next(fits, len(_GROUPS))
+
+
+def _detail(name: str, fact: Fact) -> str:
+    """The detail without what the line says already."""
+    return (fact.detail or "").removesuffix(f": {name}")
+
+
+def _title(source: str) -> Line:
+    name = short_name(source)
+    return strong(source) if name == source else words((name, "strong"), (f"  {source}", "soft"))
+
+
+def _rows(inspection: Inspection, kept: CacheSummary | None) -> Iterator[tuple[str, Block]]:
+    yield "is", parts(each=_identity(inspection))
+    yield "reaches", parts(each=_reach(inspection))
+    yield "rotates", parts(each=_rope(inspection))
     if inspection.layers:
-        yield "attends", Parts(list(_attention(inspection)))
-        yield "", Text(layers.words(inspection.layers))
-        yield "", Text(layers.strip(inspection.layers), style=BAR_STYLE)
+        strip = words((layers.strip(inspection.layers), "bar"))
+        yield "attends", stack(parts(each=_attention(inspection)), layers.words(inspection.layers), strip)
     if kept:
-        yield "keeps", Parts(list(_kept(kept)))
-    yield "embeds", Parts(list(_embedding(inspection)))
+        yield "keeps", parts(each=_kept(kept))
+    yield "embeds", parts(each=_embedding(inspection))
     if inspection.value("num_experts"):
-        yield "routes", Parts(list(_experts(inspection)))
+        yield "routes", parts(each=_experts(inspection))
     if inspection.block:
         yield "block", _block(inspection.block)
 
 
 def _identity(inspection: Inspection) -> Iterator[str]:
     summary = inspection.checkpoint
-    yield _value(inspection.value("architecture") or inspection.value("model_type"))
+    yield value_text(inspection.value("architecture") or inspection.value("model_type"), _UNKNOWN)
     if summary.kind != "model":
         yield f"kind: {summary.kind}"
     yield f"{format_count(summary.parameters)} parameters" if summary.parameters else "parameters unknown"
@@ -67,9 +107,8 @@ def _identity(inspection: Inspection) -> Iterator[str]:
         yield _quantization(quantization)
     yield ", ".join(_dtypes(summary)) or summary.format
     if summary.num_tensors:
-        files = f"{len(summary.files)} files" if len(summary.files) != 1 else "1 file"
-        yield f"{format_bytes(summary.tensor_bytes)} in {files}"
-        yield f"{summary.num_tensors:,} tensors"
+        yield f"{format_bytes(summary.tensor_bytes)} in {plural(len(summary.files), 'file')}"
+        yield plural(summary.num_tensors, "tensor")
     else:
         yield "no tensor read"
 
@@ -82,7 +121,7 @@ def _dtypes(summary: CheckpointSummary) -> list[str]:
 
 
 def _quantization(value: Any) -> str:
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):
         return str(value.get("quant_method") or value.get("method") or "quantized")
     return str(value)
 
@@ -90,17 +129,17 @@ def _quantization(value: Any) -> str:
 def _reach(inspection: Inspection) -> Iterator[str]:
     """The three lengths; one that repeats an earlier one is left out."""
     seen: set[int] = set()
-    for name, words in (
+    for name, says in (
         ("native_context", "trained"),
         ("max_position_embeddings", "in the config"),
         ("supported_context", "published"),
     ):
         value = inspection.value(name)
         if isinstance(value, int) and value not in seen:
+            yield f"{format_tokens(value)} tokens {says}" if not seen else f"{format_tokens(value)} {says}"
             seen.add(value)
-            yield f"{format_tokens(value)} {words}"
     if not seen:
-        yield "unknown: nothing in the checkpoint tells"
+        yield "unknown: nothing in the checkpoint says"
 
 
 def _rope(inspection: Inspection) -> Iterator[str]:
@@ -124,14 +163,14 @@ def _scaling(value: Any) -> str:
 
 def _attention(inspection: Inspection) -> Iterator[str]:
     query, key_value = inspection.value("num_attention_heads"), inspection.value("num_key_value_heads")
-    yield f"{_value(inspection.value('num_hidden_layers'))} layers"
+    yield f"{value_text(inspection.value('num_hidden_layers'), _UNKNOWN)} layers"
     latent = next((group for group in inspection.layers if group.kind == "latent"), None)
     if latent and query:
         yield f"{query} query heads on one latent of {latent.head_dim_k}"
     elif query and key_value:
         ratio = inspection.value("gqa_ratio")
         shared = f" (GQA {ratio})" if ratio and ratio != 1 else ""
-        yield f"{query} query heads on {key_value} KV head{'s' if key_value != 1 else ''}{shared}"
+        yield f"{query} query heads on {plural(key_value, 'KV head')}{shared}"
     if head_dim := inspection.value("head_dim"):
         yield f"head_dim {head_dim}"
     if inspection.value("qk_norm"):
@@ -139,7 +178,7 @@ def _attention(inspection: Inspection) -> Iterator[str]:
 
 
 def _kept(kept: CacheSummary) -> Iterator[str]:
-    yield f"{kept.bytes_per_token:,} B per token ({kept.cache_type})"
+    yield from per_token(kept.bytes_per_token, kept.windows, kept.bytes_per_token_beyond, kept.cache_type)
     if kept.state_bytes:
         yield f"{format_bytes(kept.state_bytes)} of state per sequence"
     for tokens, size in kept.at:
@@ -148,7 +187,7 @@ def _kept(kept: CacheSummary) -> Iterator[str]:
 
 def _embedding(inspection: Inspection) -> Iterator[str]:
     vocabulary, hidden = inspection.value("vocab_size"), inspection.value("hidden_size")
-    yield f"{_value(vocabulary)} x {_value(hidden)}"
+    yield f"{value_text(vocabulary, _UNKNOWN)} x {value_text(hidden, _UNKNOWN)}"
     tied = inspection.facts.get("tie_word_embeddings")
     if tied is not None and tied.value is not None:
         detail = f" ({tied.detail})" if tied.detail else ""
@@ -156,25 +195,17 @@ def _embedding(inspection: Inspection) -> Iterator[str]:
 
 
 def _experts(inspection: Inspection) -> Iterator[str]:
-    yield f"{inspection.value('num_experts')} experts"
+    yield plural(inspection.value("num_experts"), "expert")
     if per_token := inspection.value("num_experts_per_tok"):
         yield f"{per_token} per token"
 
 
-def _block(block: Block) -> RenderableType:
-    table = columns("left", "right", "left")
-    for name, count in (
-        ("attention", block.attention_parameters),
-        ("feed-forward", block.feed_forward_parameters),
-    ):
-        share = count / block.parameters if block.parameters else 0.0
-        table.add_row(name, f"{share:.1%}", Text(bar(share, _BAR_WIDTH), style=BAR_STYLE))
-    return Group(f"{block.parameters:,} parameters, the most frequent one", table)
-
-
-def _value(value: Any) -> str:
-    if value is None:
-        return "unknown"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return f"{value:,}" if isinstance(value, int) else str(value)
+def _block(block: LayerBlock) -> Block:
+    rows = [
+        (name, f"{count / (block.parameters or 1):.1%}", Bar(*[count / (block.parameters or 1)] * 2))
+        for name, count in (
+            ("attention", block.attention_parameters),
+            ("feed-forward", block.feed_forward_parameters),
+        )
+    ]
+    return stack(f"{block.parameters:,} parameters per block (most common kind)", table("|>|", rows))

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rich.console import RenderableType
-
 from ropewalk.planner.records import Plan
-from ropewalk.report.layout import Parts, labelled
 from ropewalk.report.nodes import nodes_line
+from ropewalk.report.page import Block, Fields, fields, parts
 from ropewalk.serving.live import Moment
 from ropewalk.serving.server_report import ServerLoad
 from ropewalk.units import format_gib, format_seconds, format_tokens
@@ -16,24 +14,24 @@ from ropewalk.units import format_gib, format_seconds, format_tokens
 _STATES = {
     "idle": "idle",
     "busy": "busy",
-    "silent": "does not answer just now",
-    "untold": "running, this engine does not say whether it is busy",
+    "silent": "does not answer right now",
+    "untold": "running; this engine does not report whether it is busy",
 }
 
 
-def live_page(plan: Plan, moment: Moment) -> RenderableType:
+def live_page(plan: Plan, moment: Moment) -> Fields:
     """State, requests, cache, speed and memory at one moment; unknown is left out."""
     since = f"for {format_seconds(moment.uptime_seconds)}"
-    rows: list[tuple[str, RenderableType]] = [("state", Parts([_STATES[moment.state], since]))]
+    rows: list[tuple[str, Block]] = [("state", parts(_STATES[moment.state], since))]
     if moment.load is not None:
-        rows.append(("requests", Parts([f"{moment.load.running} running", f"{moment.load.waiting} waiting"])))
-        rows.append(("KV cache", Parts(list(_cache(moment.load)) or ["not told"])))
-        rows.append(("speed", Parts(list(_speed(moment, moment.load)))))
+        rows.append(("requests", parts(f"{moment.load.running} running", f"{moment.load.waiting} waiting")))
+        rows.append(("KV cache", parts(each=list(_cache(moment.load)) or ["not reported"])))
+        rows.append(("speed", parts(each=_speed(moment, moment.load))))
     if moment.memory is not None:
-        rows.append(("memory", Parts(list(_memory(plan, moment)))))
+        rows.append(("memory", parts(each=_memory(plan, moment))))
     if moment.nodes:
-        rows.append(("nodes", Parts(nodes_line(moment))))
-    return labelled(rows)
+        rows.append(("nodes", parts(*nodes_line(moment))))
+    return fields(rows)
 
 
 def _cache(load: ServerLoad) -> Iterator[str]:

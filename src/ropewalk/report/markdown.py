@@ -1,17 +1,43 @@
-"""A measurement as a piece of Markdown for an issue or a model card."""
+"""Descriptions as Markdown, and a measurement as a piece of it for an issue or a model card."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from itertools import groupby
 
 from ropewalk.measuring.records import Measurement
 from ropewalk.report.command import fold
-from ropewalk.report.grid import Heatmap, Strip, arm_name, heatmaps, pooled
-from ropewalk.report.layout import short_name
+from ropewalk.report.figures import plural, short_name
+from ropewalk.report.grid import heatmaps
+from ropewalk.report.measurement import recall_grid
+from ropewalk.report.page import Bar, Block, Cell, Fields, Page, Parts, Plot, Table, Verbatim, Words
 from ropewalk.units import format_bytes, format_tokens
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|!])")
+
+
+def markdown(block: Block) -> Iterator[str]:
+    """The lines of a description: labels bold, tables as tables, what is to be pasted fenced."""
+    match block:
+        case str() | Words():
+            yield _cell(block)
+        case Parts():
+            yield " · ".join(map(_cell, block.parts))
+        case Table():
+            yield from _table(block)
+        case Verbatim():
+            yield f"```\n{block.text}\n```"
+        case Plot():
+            pass
+        case Fields():
+            for label, content in block.rows:
+                yield from ("", f"**{escaped(label)}**", "", *markdown(content))
+        case Page():
+            if block.title is not None:
+                yield from (_cell(block.title), "")
+            for each in block.blocks:
+                yield from markdown(each)
 
 
 def measurement_markdown(measurement: Measurement) -> str:
@@ -20,46 +46,54 @@ def measurement_markdown(measurement: Measurement) -> str:
 
 
 def _lines(measurement: Measurement) -> Iterator[str]:
-    name = _plain(short_name(measurement.checkpoint))
+    name = escaped(short_name(measurement.checkpoint))
     yield f"### Recall of {name} at {format_tokens(measurement.target_len)} tokens"
     if measurement.comparison:
-        yield ""
-        yield f"**{_plain(measurement.comparison.verdict)}**"
+        yield from ("", f"**{escaped(measurement.comparison.verdict)}**")
     for heatmap in heatmaps(measurement):
-        yield ""
-        yield from _table(heatmap)
-    yield ""
+        yield from ("", *markdown(recall_grid(heatmap)))
     machine = measurement.machine
-    where = _plain(f"{machine.cpu}, {machine.cores} cores, {format_bytes(machine.memory_bytes)}")
-    yield f"{where}; run `{measurement.run_id}`, {measurement.created}."
+    cores = plural(machine.cores, "core")
+    where = escaped(f"{machine.cpu}, {cores}, {format_bytes(machine.memory_bytes)}")
+    yield from ("", f"{where}; run `{measurement.run_id}`, {measurement.created}.")
     for arm in measurement.arms:
         if arm.launch:
             engine = f"{arm.launch.engine} {arm.launch.engine_version or ''}".rstrip()
-            yield f"\n{_plain(f'{arm.label}, {engine}')}"
-            yield f"```\n{fold(arm.launch.command, width=100)}\n```"
+            yield f"\n{escaped(f'{arm.label}, {engine}')}"
+            yield from markdown(Verbatim(fold(arm.launch.command, width=100)))
 
 
-def _table(heatmap: Heatmap) -> Iterator[str]:
-    yield f"`{heatmap.task}`, from the start of the prompt to its end; hits of judged trials, 95 % interval:"
-    yield ""
-    yield _row(["tokens", *(_plain(arm_name(arm)) for arm in heatmap.arms)])
-    yield _row(["---:", *(":---" for _ in heatmap.arms)])
-    for length, strips in heatmap.rows.items():
-        yield _row([format_tokens(length), *(_cell(strip) for strip in strips)])
-    yield ""
-    yield ", ".join(f"`{mark.symbol}` {mark.words}" for mark in heatmap.marks())
+def _table(table: Table) -> Iterator[str]:
+    yield _row([escaped(column.head) for column in table.columns])
+    yield _row(["---:" if column.align == "right" else ":---" for column in table.columns])
+    for row in table.rows:
+        yield _row([_cell(cell) for cell in row])
+    for note in table.notes:
+        yield from ("", _cell(note))
 
 
-def _cell(strip: Strip | None) -> str:
-    if strip is None:
-        return "not run"
-    return f"`{''.join(square.mark.symbol for square in strip.squares)}` {pooled(strip)}"
+def _cell(cell: Cell) -> str:
+    """Marks as code, so that they stand under each other; what stands out is bold."""
+    if isinstance(cell, Bar):
+        return ""
+    if isinstance(cell, str):
+        return escaped(cell)
+    said = []
+    for tone, runs in groupby(
+        cell.runs, key=lambda run: run[1] if run[1] in ("", "soft", "strong") else "mark"
+    ):
+        text = "".join(text for text, _ in runs)
+        inside = text.strip()
+        blank = text[len(text.rstrip()) :]
+        form = {"strong": f"**{escaped(inside)}**", "mark": f"`{inside}`"}.get(tone, escaped(inside))
+        said.append(f"{form}{blank}" if inside else text)
+    return "".join(said)
 
 
-def _row(cells: Sequence[str]) -> str:
+def _row(cells: list[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _plain(value: str) -> str:
+def escaped(value: str) -> str:
     """Text without a meaning to Markdown, on one line."""
     return _SPECIAL.sub(r"\\\1", " ".join(value.split()))

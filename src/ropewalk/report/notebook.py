@@ -1,4 +1,4 @@
-"""Records as the pages of the terminal: as text, and as HTML in a notebook, with every text in it escaped.
+"""Records as their pages where Python shows them: text for ``print``, HTML for a notebook.
 
 :class:`ropewalk.pages.Paged` has the records ask here.
 """
@@ -6,77 +6,72 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from html import escape
 from typing import TYPE_CHECKING, Any
 
+from ropewalk.report.figures import printable
+
 if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
+    from ropewalk.inspector.records import Inspection
+    from ropewalk.report.page import Block, Tone
 
 _WIDTH = 100
 # The notebook's own colours, so that a page reads on dark and on light.
-_FORMAT = '<pre style="line-height: 1.3; overflow-x: auto">{code}</pre>'
-
-
-def page_of(record: Any) -> RenderableType:
-    """The page of a record whose class is named in :data:`PAGES`."""
-    return PAGES[type(record).__name__](record)
+_STYLES: dict[Tone, str] = {
+    "strong": "font-weight: bold", "soft": "opacity: .6", "good": "color: #008000; font-weight: bold",
+    "bad": "color: #c00000; font-weight: bold", "warn": "color: #b06000", "info": "color: #0060c0",
+    "bar": "color: #008080", "cache": "color: #a000a0", "other": "color: #b06000", "faint": "opacity: .6",
+}  # fmt: skip
 
 
 def record_html(record: Any) -> str:
-    """The page as one element."""
-    return _printed(record).export_html(inline_styles=True, code_format=_FORMAT)
+    """The page of a record as one element."""
+    from ropewalk.report.lines import lay
+
+    lines = ("".join(map(_run, line.runs)).rstrip() for line in lay(page_of(record), _WIDTH))
+    text = "\n".join(lines)
+    return f'<pre style="line-height: 1.3; overflow-x: auto">{text}</pre>'
 
 
 def record_text(record: Any) -> str:
-    """The page as plain text."""
-    lines = _printed(record).export_text(styles=False).splitlines()
-    return "\n".join(line.rstrip() for line in lines)
+    """The page of a record as text."""
+    from ropewalk.report.terminal import plain
+
+    return plain(page_of(record), _WIDTH).rstrip()
 
 
-def _printed(record: Any) -> Console:
-    from io import StringIO
-
-    from rich.console import Console
-
-    console = Console(file=StringIO(), record=True, width=_WIDTH, highlight=False, markup=False, emoji=False)
-    console.print(page_of(record), crop=False)
-    return console
+def page_of(record: Any) -> Block:
+    """The page of a record of one of the kinds in :data:`PAGES`."""
+    return PAGES[type(record).__name__](record)
 
 
-def _inspection(record: Any) -> RenderableType:
+def _run(run: tuple[str, Tone]) -> str:
+    text, tone = run
+    shown = escape(printable(text), quote=False)
+    return f'<span style="{_STYLES[tone]}">{shown}</span>' if tone else shown
+
+
+def _inspection(record: Inspection) -> Block:
     from ropewalk.planner.cache_summary import cache_summary
     from ropewalk.report.inspection import inspection_page
 
     return inspection_page(record, kept=cache_summary(record))
 
 
-def _plan(record: Any) -> RenderableType:
-    from ropewalk.report.plan import plan_page
+def _from(module: str, function: str) -> Callable[[Any], Block]:
+    def page(record: Any) -> Block:
+        from importlib import import_module
 
-    return plan_page(record)
+        made: Block = getattr(import_module(f"ropewalk.report.{module}"), function)(record)
+        return made
 
-
-def _check(record: Any) -> RenderableType:
-    from ropewalk.report.check import check_page
-
-    return check_page(record)
+    return page
 
 
-def _measurement(record: Any) -> RenderableType:
-    from ropewalk.report.measurement import measurement_page
-
-    return measurement_page(record)
-
-
-def _attention(record: Any) -> RenderableType:
-    from ropewalk.report.attention import attention_page
-
-    return attention_page(record)
-
-
-PAGES: dict[str, Callable[[Any], RenderableType]] = {
+PAGES: dict[str, Callable[[Any], Block]] = {
     "Inspection": _inspection,
-    "Plan": _plan,
-    "CheckResult": _check,
-    "Measurement": _measurement,
-    "Attention": _attention,
+    "Plan": _from("plan", "plan_page"),
+    "CheckResult": _from("check", "check_page"),
+    "Measurement": _from("measurement", "measurement_page"),
+    "Attention": _from("attention", "attention_page"),
 }

@@ -2,34 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
-from rich.console import Group, RenderableType
-from rich.text import Text
-
-from ropewalk.planner.records import (
-    Compute,
-    Fit,
-    Launch,
-    Memory,
-    MemoryTerm,
-    NodeLaunch,
-    Parallel,
-    Plan,
-    RopeDecision,
-)
+from ropewalk.planner.records import Compute, Fit, KvCache, Launch, Memory, Parallel, Plan, RopeDecision
 from ropewalk.report.command import fold
-from ropewalk.report.layout import (
-    BAR_STYLE,
-    LABEL_WIDTH,
-    Parts,
+from ropewalk.report.figures import common_unit, per_token, span
+from ropewalk.report.page import (
+    Bar,
+    Block,
+    Cell,
+    Fields,
+    Page,
+    Table,
     Verbatim,
-    columns,
-    common_unit,
+    fields,
     findings_block,
-    in_unit,
-    labelled,
-    range_bar,
+    parts,
+    soft,
+    stack,
+    strong,
+    table,
 )
 from ropewalk.report.ranks import (
     advice_table,
@@ -42,38 +34,30 @@ from ropewalk.report.ranks import (
 from ropewalk.report.verdict import flops, needed_low, verdict
 from ropewalk.units import format_bytes, format_seconds, format_tokens
 
-_BAR_WIDTH = 16
-_COMMAND_WIDTH = 96
-_WORDS = {"kv_cache": "KV cache", "cuda_graphs": "CUDA graphs"}
+COMMAND_WIDTH = 96
+_NAMES = {"kv_cache": "KV cache", "cuda_graphs": "CUDA graphs"}
 _BASES = {
     "exact": "exact", "engine_rule": "engine rule", "oracle": "the engine says so", "estimate": "estimate",
 }  # fmt: skip
-_TONES = {"good": "bold green", "bad": "bold red", "open": "bold"}
-Row = tuple[str, RenderableType]
 
 
-def plan_page(plan: Plan, *, sources: bool = False) -> RenderableType:
+def plan_page(plan: Plan, *, sources: bool = False) -> Page:
     """The page; ``sources`` adds where each memory term's rule was read."""
-    body = labelled(_rows(plan, sources=sources))
-    return Group(verdict_line(plan), body, *_command(plan.launch))
+    return Page((verdict_line(plan), fields(_rows(plan, sources=sources)), *_command(plan.launch)))
 
 
-def verdict_line(plan: Plan) -> RenderableType:
+def verdict_line(plan: Plan) -> Fields:
     """FITS, DOES NOT FIT, NEEDS (no budget was given) or REFUSED, with the figures behind it."""
     said = verdict(plan)
-    # A word longer than the label column pushes its text to the right instead of wrapping.
-    gap = " " * max(2, LABEL_WIDTH + 1 - len(said.word))
-    hint = ["with --memory SIZE: whether it fits, and what would"] if said.word == "NEEDS" else []
-    grid = columns("left", "left")
-    grid.padding = (0, 0, 0, 0)
-    grid.columns[0].no_wrap = True
-    grid.add_row(Text(said.word + gap, style=_TONES[said.tone]), Parts([*said.parts, *hint]))
-    return grid
+    hint = ["add --memory SIZE to see whether it fits"] if said.word == "NEEDS" else []
+    return Fields(
+        ((said.word, parts(*said.parts, *hint)),), width=max(10, len(said.word) + 1), tone=said.tone
+    )
 
 
 def term_name(name: str) -> str:
     """The name of a memory term as prose writes it."""
-    return _WORDS.get(name, name.replace("_", " "))
+    return _NAMES.get(name, name.replace("_", " "))
 
 
 def describe_rope(rope: RopeDecision) -> str:
@@ -87,15 +71,16 @@ def describe_rope(rope: RopeDecision) -> str:
     return f"{name}{factor}" + (f" from {format_tokens(origin)}" if origin else "")
 
 
-def _rows(plan: Plan, *, sources: bool) -> Iterator[Row]:
-    yield "rope", _rope(plan.rope)
+def _rows(plan: Plan, *, sources: bool) -> Iterator[tuple[str, Block]]:
+    rope = plan.rope
+    yield "rope", stack(parts(describe_rope(rope), rope.reason), soft(f"source: {rope.source}"))
     yield "memory", _memory(plan)
     if sources:
-        yield "sources", _sources(plan.memory)
+        yield "sources", table("|*", ((term_name(t.name), soft(t.source)) for t in plan.memory.terms))
     if len(plan.memory.per_device) > 1:
         yield "ranks", rank_grid(plan)
         yield "devices", device_table(plan)
-    yield "KV cache", _kv(plan)
+    yield "KV cache", parts(each=_kv(plan.memory.kv))
     if plan.fit.table:
         yield "what fits", _fit_table(plan.fit)
     if plan.placements:
@@ -103,95 +88,68 @@ def _rows(plan: Plan, *, sources: bool) -> Iterator[Row]:
     if plan.parallel:
         yield from _parallel(plan.parallel)
     if plan.compute:
-        yield "work", Parts(list(_work(plan.compute)))
+        yield "work", parts(each=_work(plan.compute))
     yield "findings", findings_block(plan.findings)
 
 
-def _rope(rope: RopeDecision) -> RenderableType:
-    return Group(Parts([describe_rope(rope), rope.reason]), Text(f"source: {rope.source}", style="dim"))
+def memory_rows(memory: Memory, unit: str, scale: int) -> Iterator[tuple[Cell, ...]]:
+    """Each term: its name, its range, a bar of it, how sure it is."""
+    for term in memory.terms:
+        drawn = Bar(term.low_bytes / scale, term.high_bytes / scale)
+        basis = soft(_BASES[term.basis]) if term.basis == "estimate" else _BASES[term.basis]
+        yield term_name(term.name), span(term.low_bytes, term.high_bytes, unit), drawn, basis
 
 
-def _memory(plan: Plan) -> RenderableType:
+def _memory(plan: Plan) -> Table:
     memory = plan.memory
     scale = max(plan.fit.budget_bytes or 0, memory.high_bytes, 1)
     unit = common_unit(term.high_bytes for term in memory.terms)
-    table = columns("left", "right", "left", "left")
-    for term in memory.terms:
-        table.add_row(
-            term_name(term.name),
-            _term_bytes(term, unit),
-            Text(range_bar(term.low_bytes / scale, term.high_bytes / scale, _BAR_WIDTH), style=BAR_STYLE),
-            Text(_BASES[term.basis], style="dim" if term.basis == "estimate" else ""),
-        )
     low, high = needed_low(memory), memory.high_bytes
-    table.add_row(
-        Text("total", style="bold"),
-        Text(_ends(low, high, unit) + f" {unit}", style="bold"),
-        Text(range_bar(low / scale, high / scale, _BAR_WIDTH), style=BAR_STYLE),
-        _of_budget(plan),
-    )
-    return table
+    total = (strong("total"), strong(span(low, high, unit)), Bar(low / scale, high / scale), _of_budget(plan))
+    return table("|>| |*", (*memory_rows(memory, unit, scale), total))
 
 
 def _of_budget(plan: Plan) -> str:
     """What one device has; several have each their own line."""
-    fit = plan.fit
-    if fit.budget_bytes is None or len(plan.memory.per_device) > 1:
+    budget, usable = plan.fit.budget_bytes, plan.fit.usable_bytes
+    if budget is None or len(plan.memory.per_device) > 1:
         return ""
-    usable = fit.usable_bytes
-    if usable is None or usable == fit.budget_bytes:
-        return f"of {format_bytes(fit.budget_bytes)}"
-    return f"of {format_bytes(usable)} that the engine uses of {format_bytes(fit.budget_bytes)}"
+    if usable is None or usable == budget:
+        return f"of {format_bytes(budget)}"
+    return f"of {format_bytes(usable)} usable ({usable / budget:.0%} of {format_bytes(budget)})"
 
 
-def _sources(memory: Memory) -> RenderableType:
-    table = columns("left", "left")
-    for term in memory.terms:
-        table.add_row(term_name(term.name), Text(term.source, style="dim"))
-    return table
-
-
-def _term_bytes(term: MemoryTerm, unit: str) -> str:
-    return f"{_ends(term.low_bytes, term.high_bytes, unit)} {unit}"
-
-
-def _ends(low: int, high: int, unit: str) -> str:
-    return " – ".join(dict.fromkeys((in_unit(low, unit), in_unit(high, unit))))
-
-
-def _parallel(parallel: Parallel) -> Iterator[Row]:
+def _parallel(parallel: Parallel) -> Iterator[tuple[str, Block]]:
     """What the search tried, what else the devices could hold, what the ranks send each other."""
     if parallel.candidates:
         yield "search", candidate_table(parallel)
     if parallel.advice:
         yield "advice", advice_table(parallel.advice)
     if parallel.traffic:
-        yield "traffic", Group(*(Text(describe_traffic(sent)) for sent in parallel.traffic))
+        yield "traffic", stack(*map(describe_traffic, parallel.traffic))
 
 
-def _kv(plan: Plan) -> RenderableType:
-    kv = plan.memory.kv
-    parts = [f"{kv.bytes_per_token:,} B per token", f"the model needs {format_bytes(kv.logical_bytes)}"]
-    parts.append(f"the engine reserves {format_bytes(kv.reserved_bytes)}")
+def _kv(kv: KvCache) -> Iterator[str]:
+    yield from per_token(kv.bytes_per_token, kv.windows, kv.bytes_per_token_beyond)
+    yield f"the model needs {format_bytes(kv.logical_bytes)}"
+    yield f"the engine reserves {format_bytes(kv.reserved_bytes)}"
     if kv.state_bytes_per_sequence:
-        parts.append(f"state {format_bytes(kv.state_bytes_per_sequence)} per sequence")
+        yield f"state {format_bytes(kv.state_bytes_per_sequence)} per sequence"
     if kv.block_size > 1:
-        parts.append(f"{kv.num_blocks:,} blocks of {kv.block_size}")
+        yield f"{kv.num_blocks:,} blocks of {kv.block_size} tokens"
     elif kv.num_blocks:
-        parts.append(f"{kv.num_blocks:,} cells")
+        yield f"{kv.num_blocks:,} cells"
     if kv.max_concurrency is not None:
-        parts.append(f"concurrency {kv.max_concurrency:.2f}")
-    return Parts(parts)
+        yield f"room for {kv.max_concurrency:.2f} full requests at once"
 
 
-def _fit_table(fit: Fit) -> RenderableType:
-    table = columns("left", "right", "right")
-    table.add_row(*(Text(name, style="dim") for name in ("KV type", "largest context", "most sequences")))
-    for row in fit.table:
-        context = "–" if row.max_context_len is None else format_tokens(row.max_context_len)
-        sequences = "–" if row.max_sequences is None else f"{row.max_sequences:,}"
-        table.add_row(row.cache_type, context, sequences)
-    return table
+def _fit_table(fit: Fit) -> Table:
+    rows = ((row.cache_type, _or_dash(row.max_context_len), _or_dash(row.max_sequences)) for row in fit.table)
+    return table("KV type | >largest context | >most sequences", rows)
+
+
+def _or_dash(count: int | None) -> str:
+    return "–" if count is None else f"{count:,}"
 
 
 def _work(compute: Compute) -> Iterator[str]:
@@ -201,43 +159,40 @@ def _work(compute: Compute) -> Iterator[str]:
         f"{compute.attention_share:.0%} of it attention"
     )
     if compute.crossover_len:
-        yield f"attention equals the rest at {format_tokens(compute.crossover_len)} tokens"
+        yield f"beyond {format_tokens(compute.crossover_len)} tokens attention is most of the compute"
     yield f"eager attention would hold {format_bytes(compute.score_matrix_bytes)} of scores per layer"
-    yield f"one more token reads {format_bytes(compute.decode.bytes_per_token)}"
+    yield f"each generated token reads {format_bytes(compute.decode.bytes_per_token)}"
     speed = compute.speed
     if speed is None:
         return
     at_most = "at most " if speed.basis == "bound" else ""
     if speed.decode_tokens_per_second is not None:
         low, high = speed.decode_tokens_per_second_low, speed.decode_tokens_per_second_high
-        spread = "" if low is None or high is None else f", {low:.1f} – {high:.1f}"
-        yield f"decode {at_most}{speed.decode_tokens_per_second:.1f} tokens/s{spread}"
+        ends = "" if low is None or high is None else f", {low:.1f} – {high:.1f}"
+        yield f"decode {at_most}{speed.decode_tokens_per_second:.1f} tokens/s{ends}"
     if speed.prefill_seconds is not None:
         at_least = "at least " if speed.basis == "bound" else ""
         low, high = speed.prefill_seconds_low, speed.prefill_seconds_high
-        spread = "" if low is None or high is None else f", {format_seconds(low)} – {format_seconds(high)}"
-        yield f"prefill {at_least}{format_seconds(speed.prefill_seconds)}{spread}"
+        ends = "" if low is None or high is None else f", {format_seconds(low)} – {format_seconds(high)}"
+        yield f"prefill {at_least}{format_seconds(speed.prefill_seconds)}{ends}"
     yield f"speed {speed.basis} ({speed.source})"
 
 
-def _command(launch: Launch | None) -> list[RenderableType]:
-    """The command on lines of its own, ready to paste."""
+def _command(launch: Launch | None) -> Iterator[Block]:
+    """The command on lines of its own, ready to paste; of several machines the first two, as the others
+    differ from those by two words."""
     if launch is None:
-        return []
+        return
     engine = f"{launch.engine} {launch.engine_version or ''}".rstrip()
-    how = f"confirmed by {engine}" if launch.confirmed_by == "engine" else f"by the rules of {engine}"
-    label = labelled([("command", Text(how, style="dim"))])
+    confirmed = launch.confirmed_by == "engine"
+    how = f"confirmed by {engine}" if confirmed else f"worked out from the rules of {engine}, not run"
+    yield fields([("command", soft(how))])
     if not launch.nodes:
-        return [label, Verbatim(fold(launch.command, width=_COMMAND_WIDTH))]
-    return [label, *_commands(launch.nodes)]
-
-
-def _commands(nodes: Sequence[NodeLaunch]) -> Iterator[RenderableType]:
-    """The first machine's command and the second's; the others' differ from that by two words."""
-    for node in nodes[:2]:
-        yield Verbatim(f"# on {node.address}\n{fold(node.command, width=_COMMAND_WIDTH)}")
-    if nodes[2:]:
-        others = ", ".join(node.address for node in nodes[2:])
+        yield Verbatim(fold(launch.command, width=COMMAND_WIDTH))
+    for node in launch.nodes[:2]:
+        yield Verbatim(f"# on {node.address}\n{fold(node.command, width=COMMAND_WIDTH)}")
+    if launch.nodes[2:]:
+        others = ", ".join(node.address for node in launch.nodes[2:])
         yield Verbatim(
             f"# and on {others} with their own address and --node-rank; --emit shell writes them all"
         )

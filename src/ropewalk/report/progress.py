@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
 from ropewalk.measuring import events
+from ropewalk.report.figures import plural
 from ropewalk.report.grid import MARKS
 from ropewalk.units import format_seconds, format_tokens
 
@@ -46,7 +47,7 @@ class MeasureProgress:
     def __call__(self, event: events.Event) -> None:
         match event:
             case events.RunStarted():
-                self._say(f"run {event.run_id}; once interrupted, it goes on with --resume {event.run_id}")
+                self._say(f"run {event.run_id}; resume with --resume {event.run_id}")
             case events.GridChosen():
                 self._say(_grid(event))
             case events.ArmStarted():
@@ -67,9 +68,7 @@ class MeasureProgress:
             case events.TrialEnded():
                 self._trial(event)
             case events.CampaignStarted():
-                self._say(
-                    f"{event.num_tasks} {'task' if event.num_tasks == 1 else 'tasks'} on {event.machines}"
-                )
+                self._say(f"{plural(event.num_tasks, 'task')} on {event.machines}")
                 self._describe("waiting for the first task")
             case events.TaskEnded():
                 self._say(_task(event))
@@ -98,8 +97,8 @@ class MeasureProgress:
 
 def _grid(event: events.GridChosen) -> str:
     lengths = ", ".join(format_tokens(length) for length in event.lengths)
-    times = f"{event.trials} haystack{'s' if event.trials != 1 else ''}"
-    return f"asking at {lengths} tokens, {len(event.depths)} depths, {times}"
+    depths, times = plural(len(event.depths), "depth"), plural(event.trials, "haystack")
+    return f"asking at {lengths} tokens, {depths}, {times}"
 
 
 def _task(event: events.TaskEnded) -> str:

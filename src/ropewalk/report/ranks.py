@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
-from rich.text import Text
-
 from ropewalk.planner.records import Advice, Candidate, DeviceShare, Parallel, PlacementStep, Plan, Traffic
-from ropewalk.report.layout import BAR_STYLE, columns, common_unit, in_unit
-from ropewalk.units import format_bytes, format_tokens
+from ropewalk.report.figures import amount, common_unit, plural
+from ropewalk.report.page import (
+    Block,
+    Cell,
+    Fields,
+    Line,
+    Parts,
+    Table,
+    Tone,
+    Words,
+    mark,
+    stack,
+    strong,
+    table,
+    words,
+)
+from ropewalk.units import format_bytes
 
 _BAR_WIDTH = 12
 _TIGHTEST = "◀"
 # Weights, caches and the rest, each with a sign of its own beside its colour; then what is free.
-_PARTS = (("█", BAR_STYLE), ("▓", "magenta"), ("▒", "yellow"))
-_FREE, _BEYOND = ("·", "dim"), ("▒", "bold red")
-_FITS = {True: Text("✓", style="green"), False: Text("✗", style="bold red"), None: Text("")}
+_PARTS: tuple[tuple[str, Tone], ...] = (("█", "bar"), ("▓", "cache"), ("▒", "other"))
+_FREE: tuple[str, Tone] = ("·", "soft")
+_BEYOND: tuple[str, Tone] = ("▒", "bad")
 _NEAREST = 5  # candidates with fewer devices that a page lists
 
 
@@ -60,49 +72,29 @@ def _likeness(share: DeviceShare) -> DeviceShare:
     return replace(share, device=share.device.partition(":")[0], place=place)
 
 
-@dataclass(frozen=True, slots=True)
-class _Cells:
-    """Cells that flow over as many lines as the width asks for, behind a label on the first."""
-
-    label: str
-    cells: Sequence[Text]
-    cell_width: int
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        indent = len(self.label) + 2 if self.label else 0
-        per_line = max(1, (options.max_width - indent + 2) // (self.cell_width + 2))
-        for start in range(0, len(self.cells), per_line):
-            line = Text(f"{self.label}  " if self.label and start == 0 else " " * indent, style="dim")
-            for cell in self.cells[start : start + per_line]:
-                line.append_text(cell)
-                line.append(" " * (self.cell_width - cell.cell_len + 2))
-            line.rstrip()
-            yield line
-
-
-def rank_grid(plan: Plan) -> RenderableType:
+def rank_grid(plan: Plan) -> Block:
     """One row per node with a bar for each rank, or for each run of ranks that hold alike."""
     folds = fold(plan.memory.per_device)
     scale = max(max(_high(each.share), _budget(plan, each.share) or 0) for each in folds) or 1
     nodes = [list(group) for _, group in groupby(folds, key=lambda each: each.node)]
     width = max(len(each.name) for each in folds)
-    rows: list[RenderableType] = []
-    for group in nodes:
-        cells = [_cell(plan, each, width, scale) for each in group]
-        label = f"node {group[0].node:<{len(str(nodes[-1][0].node))}}" if len(nodes) > 1 else ""
-        rows.append(_Cells(label, cells, width + 1 + _BAR_WIDTH + 2))
-    return Group(*rows, _legend(folds))
+    cell_width = width + 1 + _BAR_WIDTH + 2
+    rows = [
+        (
+            f"node {group[0].node}" if len(nodes) > 1 else "",
+            Parts(tuple(_cell(plan, each, width, scale) for each in group), gap="  ", width=cell_width),
+        )
+        for group in nodes
+    ]
+    return stack(Fields(tuple(rows), None, "soft") if len(nodes) > 1 else rows[0][1], _legend(folds))
 
 
-def _cell(plan: Plan, each: Fold, width: int, scale: int) -> Text:
-    cell = Text(f"{each.name:<{width}} ")
-    cell.append_text(_bar(each.share, _budget(plan, each.share), scale))
-    if each.tightest:
-        cell.append(f" {_TIGHTEST}", style="bold")
-    return cell
+def _cell(plan: Plan, each: Fold, width: int, scale: int) -> Words:
+    tightest: list[tuple[str, Tone]] = [(f" {_TIGHTEST}", "strong")] if each.tightest else []
+    return words(f"{each.name:<{width}} ", *_bar(each.share, _budget(plan, each.share), scale), *tightest)
 
 
-def _bar(share: DeviceShare, budget: int | None, scale: int) -> Text:
+def _bar(share: DeviceShare, budget: int | None, scale: int) -> list[tuple[str, Tone]]:
     """Weights, caches, the rest at its upper end, and what is free; red beyond the budget."""
     other = max(0, _high(share) - share.weights_bytes - share.kv_bytes)
     edges = [0, share.weights_bytes, share.weights_bytes + share.kv_bytes]
@@ -112,8 +104,7 @@ def _bar(share: DeviceShare, budget: int | None, scale: int) -> Text:
     ]
     limit = _BAR_WIDTH if budget is None else round(budget * _BAR_WIDTH / scale)
     cells = [cell if at < limit else _BEYOND for at, cell in enumerate(cells)]
-    cells += [_FREE] * (limit - len(cells) if budget is not None else 0)
-    return Text.assemble(*cells)
+    return cells + [_FREE] * (limit - len(cells) if budget is not None else 0)
 
 
 def _high(share: DeviceShare) -> int:
@@ -129,41 +120,33 @@ def _budget(plan: Plan, share: DeviceShare) -> int | None:
     return plan.fit.usable_bytes if own is None else own
 
 
-def _legend(folds: Sequence[Fold]) -> Text:
-    names = ("weights", "cache", "other")
-    words = [
-        part
-        for name, (sign, style) in zip(names, _PARTS, strict=True)
-        for part in ((sign, style), f" {name}  ")
-    ]
+def _legend(folds: Sequence[Fold]) -> Words:
+    signs: list[tuple[str, Tone]] = list(_PARTS)
+    names = ["weights", "cache", "other"]
     if any(each.share.fits is not None for each in folds):
-        words += [_FREE, " free  "]
+        signs.append(_FREE)
+        names.append("free")
     if any(each.tightest for each in folds):
-        words += [(_TIGHTEST, "bold"), " the tightest"]
-    legend = Text.assemble(*words, style="dim")
-    legend.rstrip()
-    return legend
+        signs.append((_TIGHTEST, "strong"))
+        names.append("the tightest")
+    runs: list[tuple[str, Tone]] = []
+    for sign, name in zip(signs, names, strict=True):
+        runs += [sign, (f" {name}  ", "soft")]
+    return words(*runs[:-1], (f" {names[-1]}", "soft"))
 
 
-def device_table(plan: Plan) -> RenderableType:
+def device_table(plan: Plan) -> Table:
     """What each device holds, a line for those that hold alike."""
     folds = fold(plan.memory.per_device)
     unit = common_unit(share.total_bytes for share in plan.memory.per_device)
     blocks = any(_blocks(each) for each in folds)
-    table = columns("left", "left", "left", "right", "right", "right", *(["right"] if blocks else []))
-    heads = ("", unit, "layers", "weights", "KV cache", "total", *(["blocks"] if blocks else []))
-    table.add_row(*(Text(name, style="dim") for name in heads))
+    rows: list[list[Cell]] = []
     for each in folds:
         share = each.share
         held = (share.weights_bytes, share.kv_bytes, share.total_bytes)
-        table.add_row(
-            _FITS[share.fits],
-            each.name,
-            _layers(share),
-            *(in_unit(count, unit) for count in held),
-            *([_blocks(each)] if blocks else []),
-        )
-    return table
+        figures = [*(amount(count, unit) for count in held), *([_blocks(each)] if blocks else [])]
+        rows.append([mark(share.fits), each.name, _layers(share), *figures])
+    return table(f"| device | layers | >weights | >KV cache | >total{' | >blocks' * blocks}", rows)
 
 
 def _blocks(each: Fold) -> str:
@@ -185,83 +168,67 @@ def _layers(share: DeviceShare) -> str:
     return " ".join(words)
 
 
-def advice_table(advice: Sequence[Advice]) -> RenderableType:
+def advice_table(advice: Sequence[Advice]) -> Table:
     """Other cuts of the same devices, and what they would hold."""
-    table = columns("left", "right", "right")
-    heads = ("instead", "context", "sequences")
-    table.add_row(*(Text(name, style="dim") for name in heads))
-    for one in advice:
-        context = "–" if one.max_context_len is None else format_tokens(one.max_context_len)
-        sequences = "–" if one.max_sequences is None else f"{one.max_sequences:,}"
-        table.add_row(" ".join(one.flags), context, sequences)
-    return table
+    rows = (
+        (" ".join(one.flags), _or_dash(one.max_context_len), _or_dash(one.max_sequences)) for one in advice
+    )
+    return table("*instead | >context | >sequences", rows)
+
+
+def _or_dash(count: int | None) -> str:
+    return "–" if count is None else f"{count:,}"
 
 
 def describe_traffic(sent: Traffic) -> str:
     """``tensor parallel: 598,016 B per token and rank in 73 all-reduces, 1 – 731 µs (estimate)``."""
     tensor = sent.kind == "tensor"
     how = "all-reduce" if tensor else "send"
-    many = f"{sent.operations} {how}s" if sent.operations != 1 else f"1 {how}"
+    many = plural(sent.operations, how)
     where = " between nodes" if sent.between_nodes else ""
-    words = f"{sent.kind} parallel: {sent.bytes_per_token:,} B per token{' and rank' if tensor else ''}"
-    words += f"{where} in {many}"
+    said = f"{sent.kind} parallel: {sent.bytes_per_token:,} B per token{' and rank' if tensor else ''}"
+    said += f"{where} in {many}"
     if sent.low_seconds is None or sent.high_seconds is None:
-        return words
+        return said
     low, high = (seconds * 1e6 for seconds in (sent.low_seconds, sent.high_seconds))
-    return f"{words}, {low:,.0f} – {high:,.0f} µs (estimate)"
+    return f"{said}, {low:,.0f} – {high:,.0f} µs (estimate)"
 
 
-_STEPS = {
-    "one_more": "one more",
-    "chosen": "chosen",
-    "one_less": "one less",
-    "least": "least",
-}
+_STEPS = {"one_more": "one more", "chosen": "chosen", "one_less": "one less", "least": "least"}
 
 
-def placement_table(steps: Sequence[PlacementStep]) -> RenderableType:
+def placement_table(steps: Sequence[PlacementStep]) -> Table:
     """The chosen placement between its neighbours: what stays on the host, what is short or to spare."""
     unit = common_unit(step.host_weights_bytes for step in steps)
-    table = columns("left", "right", "right", "right", "right", "left")
-    heads = ("", "layers", "experts off", f"host {unit}", "longest", "")
-    table.add_row(*(Text(name, style="dim") for name in heads))
-    for step in steps:
-        reach = "–" if step.max_context_len is None else format_tokens(step.max_context_len)
-        lacks, spare = format_bytes(abs(step.shortfall_bytes)), step.shortfall_bytes <= 0
-        table.add_row(
-            _STEPS[step.kind],
-            "all" if step.gpu_layers is None else str(step.gpu_layers),
-            str(step.n_cpu_moe or 0),
-            in_unit(step.host_weights_bytes, unit),
-            reach,
-            f"{lacks} to spare" if spare else f"lacks {lacks}",
-            style="bold" if step.kind == "chosen" else "",
-        )
-    return table
+    return table(
+        "| >layers | >experts off | >on the host | >longest | *",
+        (_placed(step, amount(step.host_weights_bytes, unit)) for step in steps),
+    )
 
 
-def candidate_table(parallel: Parallel) -> RenderableType:
+def _placed(step: PlacementStep, on_host: str) -> list[Line]:
+    lacks, spare = format_bytes(abs(step.shortfall_bytes)), step.shortfall_bytes <= 0
+    layers = "all" if step.gpu_layers is None else str(step.gpu_layers)
+    cells = [_STEPS[step.kind], layers, str(step.n_cpu_moe or 0), on_host, _or_dash(step.max_context_len)]
+    cells.append(f"{lacks} to spare" if spare else f"lacks {lacks}")
+    return [strong(cell) if step.kind == "chosen" else cell for cell in cells]
+
+
+def candidate_table(parallel: Parallel) -> Table:
     """What the search tried: the nearest cuts of fewer devices, and all of the number that was chosen."""
     chosen = next(one for one in parallel.candidates if one.chosen)
     last = [one for one in parallel.candidates if _devices(one) == _devices(chosen)]
     fewer = [one for one in parallel.candidates if _devices(one) != _devices(chosen)][-_NEAREST:]
-    table = columns("left", "right", "right", "right", "right", "right", "left")
-    heads = ("", "devices", "nodes", "tensor", "pipeline", "B a token", "")
-    table.add_row(*(Text(name, style="dim") for name in heads))
-    for one in (*fewer, *last):
-        table.add_row(*_candidate(one), style="bold" if one.chosen else "")
-    return table
+    heads = "| >devices | >nodes | >tensor | >pipeline | >sent per token | *"
+    return table(heads, (_candidate(one) for one in (*fewer, *last)))
 
 
-def _candidate(one: Candidate) -> Iterator[str]:
-    yield "▶" if one.chosen else ""
-    yield str(_devices(one))
-    yield str(one.nodes)
-    yield str(one.tensor_parallel)
-    yield str(one.pipeline_parallel)
-    yield "–" if one.bytes_per_token is None else f"{one.bytes_per_token:,}"
+def _candidate(one: Candidate) -> list[Line]:
     cut = f", layers {','.join(map(str, one.layer_partition))}" if one.layer_partition else ""
-    yield one.reason + cut
+    sent = "–" if one.bytes_per_token is None else f"{one.bytes_per_token:,} B"
+    counts = (_devices(one), one.nodes, one.tensor_parallel, one.pipeline_parallel)
+    cells = ["▶" if one.chosen else "", *map(str, counts), sent, one.reason + cut]
+    return [strong(cell) if one.chosen else cell for cell in cells]
 
 
 def _devices(one: Candidate) -> int:

@@ -5,28 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from rich.console import Group, RenderableType
-from rich.text import Text
-
 from ropewalk.measuring.records import ArmResult, Measurement, PairedRecall
-from ropewalk.measuring.run_pair import Difference, RunPair
+from ropewalk.measuring.run_pair import RunPair
+from ropewalk.report.figures import short_name, value_text
 from ropewalk.report.grid import heatmaps, lengths_of_speed
-from ropewalk.report.layout import Parts, columns, labelled, short_name
-from ropewalk.report.measurement import HeatmapText, pairs_table, reach_table, speed_table
+from ropewalk.report.measurement import pairs_table, reach_table, recall_grid, speed_table
+from ropewalk.report.page import Block, Page, Table, fields, parts, soft, table
 
 _FINGERPRINT = len("sha256:") + 12
-Row = tuple[str, RenderableType]
 
 
-def runpair_page(pair: RunPair) -> RenderableType:
+def runpair_page(pair: RunPair) -> Page:
     """What differs in how the runs were made, then recall, reach and speed, arm beside arm."""
     arms = tuple(_side_by_side(pair.one, pair.other))
-    both = replace(pair.one, arms=arms)
-    parts: list[RenderableType] = [labelled(_heading(pair))]
-    for heatmap in heatmaps(both):
-        parts += ["", HeatmapText(heatmap)]
-    parts += ["", labelled(_rows(arms, pair.pairs))]
-    return Group(*parts)
+    grids: list[Block] = []
+    for heatmap in heatmaps(replace(pair.one, arms=arms)):
+        grids += ["", recall_grid(heatmap)]
+    return Page((fields(_heading(pair)), *grids, "", fields(_rows(arms, pair.pairs))))
 
 
 def _side_by_side(one: Measurement, other: Measurement) -> Iterator[ArmResult]:
@@ -38,37 +33,27 @@ def _side_by_side(one: Measurement, other: Measurement) -> Iterator[ArmResult]:
                 yield replace(arms[name], label=f"{number} {arms[name].label}")
 
 
-def _heading(pair: RunPair) -> Iterator[Row]:
+def _heading(pair: RunPair) -> Iterator[tuple[str, Block]]:
     for number, run in enumerate((pair.one, pair.other), start=1):
-        yield f"run {number}", Parts([run.run_id, short_name(run.checkpoint), run.status])
-    yield "differ in", _differences(pair.differences) if pair.differences else "nothing that was set"
-
-
-def _differences(differences: tuple[Difference, ...]) -> RenderableType:
-    table = columns("left", "left", "left")
-    for difference in differences:
-        table.add_row(Text(difference.field, style="dim"), _shown(difference.one), _shown(difference.other))
-    return table
+        yield f"run {number}", parts(run.run_id, short_name(run.checkpoint), run.status)
+    rows = [(soft(each.field), _shown(each.one), _shown(each.other)) for each in pair.differences]
+    yield "differ in", table("| *run 1 | *run 2", rows) if rows else "nothing that was set"
 
 
 def _shown(value: object) -> str:
-    if isinstance(value, list | tuple):
-        return ", ".join(_shown(item) for item in value) or "none"
-    if isinstance(value, int) and not isinstance(value, bool):
-        return f"{value:,}"
     if isinstance(value, str) and value.startswith("sha256:"):
         return value[:_FINGERPRINT]  # enough to tell two apart
-    return "–" if value is None else str(value)
+    return value_text(value)
 
 
-def _rows(arms: tuple[ArmResult, ...], pairs: Sequence[PairedRecall]) -> Iterator[Row]:
+def _rows(arms: tuple[ArmResult, ...], pairs: Sequence[PairedRecall]) -> Iterator[tuple[str, Block]]:
     yield "reaches", reach_table(arms)
     yield "pairs", _pairs(pairs, arms) if pairs else "no prompt was asked in both, token for token"
     if lengths_of_speed(arms):
         yield "speed", speed_table(arms)
 
 
-def _pairs(pairs: Sequence[PairedRecall], arms: Sequence[ArmResult]) -> RenderableType:
+def _pairs(pairs: Sequence[PairedRecall], arms: Sequence[ArmResult]) -> Table:
     """Both arms of a pair have the name of one arm: their labels have the run's number."""
     labels: dict[str, list[str]] = {}
     for arm in arms:

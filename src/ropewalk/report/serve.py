@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from rich.console import Group, RenderableType
-from rich.text import Text
-
 from ropewalk.planner.records import Plan
-from ropewalk.report.layout import Parts, columns, common_unit, findings_block, in_unit, labelled
+from ropewalk.report.figures import amount, common_unit, span
 from ropewalk.report.nodes import nodes_block, shares_block
+from ropewalk.report.page import (
+    Block,
+    Page,
+    Table,
+    fields,
+    findings_block,
+    mark,
+    parts,
+    soft,
+    stack,
+    table,
+    words,
+)
 from ropewalk.report.plan import describe_rope, term_name
 from ropewalk.serving.preflight import PreflightItem
 from ropewalk.serving.server_report import ServerReport
@@ -17,38 +27,33 @@ from ropewalk.serving.service import Service
 from ropewalk.serving.verify import Verification
 from ropewalk.units import format_seconds, format_tokens
 
-_MARKS = {True: ("✓", "green"), False: ("✗", "red"), None: ("?", "dim")}
 _CONFIRMED = "confirmed by the engine before the start"
-Row = tuple[str, RenderableType]
 
 
-def serve_page(service: Service, *, stop: str) -> RenderableType:
+def serve_page(service: Service, *, stop: str) -> Page:
     """What was planned, what the server itself reports, how to reach it, and by what it is stopped."""
     plan, server = service.plan, service.server
-    ready = f"      {service.openai_url} after {format_seconds(server.ready_seconds)}"
-    rows: list[Row] = [
-        ("model", Parts([server.report.model_name, describe_rope(plan.rope)])),
-        ("context", Parts(list(_context(plan, server.report)))),
-        ("memory", _memory(plan, server.report)),
-        *([("", _CONFIRMED)] if plan.launch and plan.launch.confirmed_by == "engine" else []),
+    confirmed = plan.launch is not None and plan.launch.confirmed_by == "engine"
+    memory = _memory(plan, server.report)
+    rows: list[tuple[str, Block]] = [
+        ("model", parts(server.report.model_name, describe_rope(plan.rope))),
+        ("context", parts(each=_context(plan, server.report))),
+        ("memory", stack(memory, _CONFIRMED) if confirmed else memory),
         *([("devices", shares_block(plan, server.report))] if plan.request.rpc_servers else []),
         *([("nodes", nodes_block(server))] if server.spec.nodes else []),
         ("checked", checks_block(service.checks)),
-        ("verified", Parts(list(_verified(service.verification)) or ["not asked for: --verify"])),
+        ("verified", parts(each=list(_verified(service.verification)) or ["not asked for: --verify"])),
         ("findings", findings_block(service.findings)),
         ("log", str(server.log_path)),
         ("stop", stop),
     ]
-    return Group(Text.assemble(("READY", "bold green"), ready), labelled(rows))
+    ready = f"      {service.openai_url} after {format_seconds(server.ready_seconds)}"
+    return Page((fields(rows),), title=words(("READY", "good"), ready))
 
 
-def checks_block(checks: Sequence[PreflightItem]) -> RenderableType:
+def checks_block(checks: Sequence[PreflightItem]) -> Table:
     """One line per check that was made before the start; ``?`` where it could not be."""
-    table = columns("left", "left", "left")
-    for item in checks:
-        mark, style = _MARKS[item.ok]
-        table.add_row(Text(mark, style=style), item.name, Text(item.message, style="dim"))
-    return table
+    return table("| |*", ((mark(item.ok, "?"), item.name, soft(item.message)) for item in checks))
 
 
 def _context(plan: Plan, report: ServerReport) -> Iterator[str]:
@@ -60,22 +65,19 @@ def _context(plan: Plan, report: ServerReport) -> Iterator[str]:
         yield f"{format_tokens(report.cells)} cells"
 
 
-def _memory(plan: Plan, report: ServerReport) -> RenderableType:
+def _memory(plan: Plan, report: ServerReport) -> Table:
     """Each planned term with its range, and what the engine printed of it."""
-    terms = plan.memory.terms
-    unit = common_unit(term.high_bytes for term in terms)
-    table = columns("left", "right", "right")
-    table.add_row(*(Text(head, style="dim") for head in (unit, "planned", "printed by the engine")))
-    for term in terms:
-        ends = dict.fromkeys((in_unit(term.low_bytes, unit), in_unit(term.high_bytes, unit)))
+    unit = common_unit(term.high_bytes for term in plan.memory.terms)
+    rows = []
+    for term in plan.memory.terms:
         printed = report.printed(term.name)
-        amount = "–" if printed is None else in_unit(printed.bytes, unit)
-        table.add_row(term_name(term.name), " – ".join(ends), amount)
-    return table
+        shown = amount(printed.bytes if printed else None, unit)
+        rows.append((term_name(term.name), span(term.low_bytes, term.high_bytes, unit), shown))
+    return table("| >planned | >printed by the engine", rows)
 
 
 def _verified(seen: Verification) -> Iterator[str]:
     if seen.filled_tokens is not None and seen.fill_seconds is not None:
         yield f"{format_tokens(seen.filled_tokens)} tokens filled in {format_seconds(seen.fill_seconds)}"
     if seen.rope_difference is not None:
-        yield f"answers differ from the unscaled model's by {seen.rope_difference:.2g} in log-probability"
+        yield f"scaling is active (log-probability changed by {seen.rope_difference:.2g})"

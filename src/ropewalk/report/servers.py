@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rich.console import Group, RenderableType
-from rich.text import Text
-
-from ropewalk.report.layout import columns
+from ropewalk.report.page import Page, Words, soft, strong, table, words
 from ropewalk.serving.process.detached import DetachedServer
 from ropewalk.serving.process.leftovers import Leftovers
 from ropewalk.units import format_tokens
@@ -15,22 +12,25 @@ from ropewalk.units import format_tokens
 _NOTHING = Leftovers()
 
 
-def servers_page(servers: Sequence[DetachedServer], *, leftovers: Leftovers = _NOTHING) -> RenderableType:
+def servers_page(servers: Sequence[DetachedServer], *, leftovers: Leftovers = _NOTHING) -> Page:
     """One row per server, the oldest first; below, what killed ones left behind."""
-    behind = [Text(line, style="yellow") for line in leftovers.lines]
+    behind = [words((line, "warn")) for line in leftovers.lines]
     if not servers:
-        return Group(Text("no server was left running; `ropewalk serve --detach` leaves one"), *behind)
-    table = columns("left", "left", "right", "right", "left")
-    heads = ("server", "address", "tokens", "pid", "started (UTC)")
-    table.add_row(*(Text(head, style="dim") for head in heads))
-    for server in servers:
-        started = server.started[:16].replace("T", " ")
-        name, length = Text(server.name, style="bold"), format_tokens(server.context_len)
-        table.add_row(name, f"{server.base_url}/v1", length, str(server.pid), started)
-    logs = (Text(_more(server), style="dim") for server in servers)
-    return Group(table, *logs, *behind)
+        return Page(("no server was left running; `ropewalk serve --detach` leaves one", *behind))
+    rows = (
+        (
+            strong(server.name),
+            f"{server.base_url}/v1",
+            format_tokens(server.context_len),
+            str(server.pid),
+            server.started[:16].replace("T", " "),
+        )
+        for server in servers
+    )
+    listed = table("server | address | >tokens | >PID | started (UTC)", rows)
+    return Page((listed, *map(_more, servers), *behind), is_list=True)
 
 
-def _more(server: DetachedServer) -> str:
+def _more(server: DetachedServer) -> Words:
     nodes = f", nodes at {', '.join(server.nodes)}" if server.nodes else ""
-    return f"log of {server.name}: {server.log_path}{nodes}"
+    return soft(f"log of {server.name}: {server.log_path}{nodes}")

@@ -1,20 +1,11 @@
-"""The curve fitted to an arm's prefill times, in words and as points of a plot."""
+"""The curve fitted to an arm's prefill times, as points of a plot."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from ropewalk.measuring.records import ArmResult, SpeedFit
-from ropewalk.units import format_tokens
+from ropewalk.measuring.records import ArmResult
 
 _STEPS = 40
-_LEAST = 2  # points that make a line
-FIT_HEADS = ("arm", "fixed", "per token", "per token²", "attention's share of the time", "and of the work")
-
-
-def fit_rows(arms: Iterable[ArmResult]) -> list[list[str]]:
-    """A row per arm that has a curve, under ``FIT_HEADS``."""
-    return [[arm.label, *_cells(arm.speed_fit)] for arm in arms if arm.speed_fit]
+_MIN_POINTS = 2  # points that make a line
 
 
 def rate_curve(arm: ArmResult) -> tuple[tuple[float, float], ...]:
@@ -35,22 +26,8 @@ def planned_curve(arm: ArmResult) -> tuple[tuple[float, float], ...]:
     """
     flops = {one.length: one.prefill.linear_flops + one.prefill.attention_flops_causal for one in arm.work}
     timed = [point for point in arm.speed if point.length in flops]
-    if len(timed) < _LEAST:
+    if len(timed) < _MIN_POINTS:
         return ()
     first = timed[0]
     per_flop = first.prefill_seconds / flops[first.length]
     return tuple((point.length, point.length / (flops[point.length] * per_flop)) for point in timed)
-
-
-def _cells(fit: SpeedFit) -> list[str]:
-    return [
-        f"{fit.seconds_fixed:.2f} s",
-        f"{fit.seconds_per_token * 1e3:.3g} ms",
-        f"{fit.seconds_per_token_squared * 1e9:.3g} ns",
-        f"{_share(fit.attention_share)} at {format_tokens(fit.longest_len)}",
-        _share(fit.planned_attention_share),
-    ]
-
-
-def _share(value: float | None) -> str:
-    return "–" if value is None else f"{value:.0%}"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Literal
 
 from ropewalk.planner.records import Fit, Memory, Plan
-from ropewalk.report.layout import common_unit, in_unit
+from ropewalk.report.figures import plural, span
+from ropewalk.report.page import Tone
 from ropewalk.units import format_bytes, format_tokens
 
 
@@ -16,34 +16,28 @@ class Verdict:
     """FITS, DOES NOT FIT, NEEDS (no budget was given) or REFUSED, and the figures behind it."""
 
     word: str
-    tone: Literal["good", "bad", "open"]
+    tone: Tone
     parts: tuple[str, ...]
 
 
 def verdict(plan: Plan) -> Verdict:
     """What is to be said first about a plan."""
-    asked = f"{format_tokens(plan.context_len)} tokens x {_sequences(plan)}"
+    asked = f"{format_tokens(plan.context_len)} tokens x {plural(plan.request.num_sequences, 'sequence')}"
     if plan.rope.decision == "refuse":
         return Verdict("REFUSED", "bad", (asked,))
-    low, high, fit = needed_low(plan.memory), plan.memory.high_bytes, plan.fit
+    needs = span(needed_low(plan.memory), plan.memory.high_bytes, to=" to ")
+    fit = plan.fit
     if fit.budget_bytes is None:
-        return Verdict("NEEDS", "open", (f"{span(low, high)} for {asked}",))
+        return Verdict("NEEDS", "strong", (f"{needs} for {asked}",))
     on = f"{asked} on {_budget(plan, fit.budget_bytes)}"
     if fit.fits:
         return Verdict("FITS", "good", (on, *_spare(plan), *_largest(fit)))
-    return Verdict("DOES NOT FIT", "bad", (on, f"needs {span(low, high)}", *_largest(fit)))
+    return Verdict("DOES NOT FIT", "bad", (on, f"needs {needs}", *_largest(fit)))
 
 
 def needed_low(memory: Memory) -> int:
     """The lower end of all terms together."""
     return sum(term.low_bytes for term in memory.terms)
-
-
-def span(low: int, high: int) -> str:
-    """``6.10 to 8.90 GiB``; one figure where both print alike."""
-    unit = common_unit((high,))
-    ends = list(dict.fromkeys((in_unit(low, unit), in_unit(high, unit))))
-    return f"{' to '.join(ends)} {unit}"
 
 
 def flops(count: int) -> str:
@@ -52,11 +46,6 @@ def flops(count: int) -> str:
         if count >= unit:
             return f"{count / unit:.1f} {name}"
     return f"{count:,} FLOP"
-
-
-def _sequences(plan: Plan) -> str:
-    count = plan.request.num_sequences
-    return f"{count} sequence{'s' if count != 1 else ''}"
 
 
 def _budget(plan: Plan, budget: int) -> str:
@@ -76,13 +65,13 @@ def _spare(plan: Plan) -> tuple[str, ...]:
     usable = plan.fit.usable_bytes or plan.fit.budget_bytes
     if usable is None or len(plan.memory.per_device) > 1:
         return ()
-    return (f"{span(usable - plan.memory.high_bytes, usable - needed_low(plan.memory))} to spare",)
+    return (f"{span(usable - plan.memory.high_bytes, usable - needed_low(plan.memory), to=' to ')} to spare",)
 
 
 def _largest(fit: Fit) -> tuple[str, ...]:
-    parts = []
+    said = []
     if fit.max_context_len:
-        parts.append(f"largest context {format_tokens(fit.max_context_len)}")
+        said.append(f"largest context {format_tokens(fit.max_context_len)} tokens")
     if fit.max_sequences:
-        parts.append(f"most sequences {fit.max_sequences:,}")
-    return tuple(parts)
+        said.append(f"most sequences {fit.max_sequences:,}")
+    return tuple(said)

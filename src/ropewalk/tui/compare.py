@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from textual.content import Content
 
 from ropewalk.measuring.records import ArmResult, Measurement
+from ropewalk.report.figures import common_unit, in_unit
 from ropewalk.report.grid import heatmaps, lengths_of_speed, pooled
-from ropewalk.report.layout import common_unit, in_unit
 from ropewalk.report.plan import term_name
 from ropewalk.tui.text import clean
 from ropewalk.units import format_tokens

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ropewalk import core
 from ropewalk.measuring.records import SpeedPoint
 from ropewalk.planner.records import Compute, Plan
-from ropewalk.report.layout import common_unit
+from ropewalk.report.figures import common_unit
 from ropewalk.tui.plotting import Level, Series, axis_over
 from ropewalk.tui.runview import ArmView, RunView
 from ropewalk.tui.widgets.plot import Figure

@@ -40,7 +40,7 @@ def shows(pilot: Pilot[None], selector: str) -> bool:
 def shown(pilot: Pilot[None], selector: str) -> list[str]:
     """The lines of a part that shows what the pages show, too."""
     page: Any = pilot.app.screen.query_one(selector, Static).content
-    return render(page).splitlines()
+    return render(page.block).splitlines()
 
 
 async def choose(pilot: Pilot[None], name: str, key: str = "right") -> None:

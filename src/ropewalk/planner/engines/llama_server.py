@@ -143,6 +143,8 @@ class LlamaMemoryModel:
         state = logical.state_elements * STATE_BYTES
         kv = KvCache(
             bytes_per_token=logical.token_bytes,
+            windows=logical.windows,
+            bytes_per_token_beyond=logical.beyond_bytes,
             logical_bytes=logical.kv_bytes * num_sequences,
             reserved_bytes=cache_bytes(devices),
             state_bytes_per_sequence=state,

@@ -142,6 +142,8 @@ class TransformersMemoryModel:
         state = self._state_bytes(logical)
         kv = KvCache(
             bytes_per_token=logical.token_bytes,
+            windows=logical.windows,
+            bytes_per_token_beyond=logical.beyond_bytes,
             logical_bytes=logical.kv_bytes * num_sequences,
             reserved_bytes=cache_bytes(devices),
             state_bytes_per_sequence=state,

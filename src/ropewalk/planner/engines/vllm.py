@@ -345,6 +345,8 @@ class VllmMemoryModel:
         replicas = self.request.data_parallel
         return KvCache(
             bytes_per_token=logical.token_bytes,
+            windows=logical.windows,
+            bytes_per_token_beyond=logical.beyond_bytes,
             logical_bytes=logical.kv_bytes * num_sequences,
             reserved_bytes=cache_bytes(devices),
             state_bytes_per_sequence=self.sequence_state_bytes,

@@ -21,7 +21,7 @@ from ropewalk.measuring.recall.asked import Asked
 from ropewalk.measuring.records import Measurement, Trial
 from ropewalk.measuring.settings import MeasureSettings, RunRequest
 from ropewalk.planner.records import PlanRequest
-from ropewalk.report.layout import bar
+from ropewalk.report.figures import bar
 from ropewalk.tui.control import Control, Held
 from ropewalk.tui.curves import arm_key, memory_figure, prefill_figure
 from ropewalk.tui.runview import RunView, stored_view

@@ -21,6 +21,7 @@ from ropewalk.report.command import fold
 from ropewalk.report.plan import describe_rope
 from ropewalk.report.ranks import rank_grid
 from ropewalk.report.verdict import verdict
+from ropewalk.tui.described import Described
 from ropewalk.tui.length import plan_marks, slider_range
 from ropewalk.tui.screens.base import RecordScreen
 from ropewalk.tui.screens.modal import Modal
@@ -37,7 +38,7 @@ from ropewalk.tui.widgets.work_bar import WorkBar
 from ropewalk.tui.work import REACH_SEQUENCES, ReachRow
 from ropewalk.units import MIB, format_bytes, format_tokens_short, parse_size, parse_tokens
 
-_TONES = {"good": ("✓", "bold $success"), "bad": ("✗", "bold $error"), "open": ("?", "bold $primary")}
+_TONES = {"good": ("✓", "bold $success"), "bad": ("✗", "bold $error"), "strong": ("?", "bold $primary")}
 _SEQUENCES = (1, 2, 4, 8, 16, 32)
 _RANKS = (1, 2, 4, 8)
 
@@ -154,7 +155,7 @@ class PlanScreen(RecordScreen):
         several = len(plan.memory.per_device) > 1
         self.query_one("#ranks-panel").display = several
         if several:
-            self.query_one("#ranks", Static).update(rank_grid(plan))
+            self.query_one("#ranks", Static).update(Described(rank_grid(plan)))
         self.query_one("#command", Static).update(command_page(plan, self.size.width - 8))
         self.query_one("#memory-panel").border_subtitle = _cache_words(plan)
 

@@ -19,6 +19,7 @@ from ropewalk.measuring.records import Measurement
 from ropewalk.measuring.store import RunSummary
 from ropewalk.report.measurement import measurement_page
 from ropewalk.tui.compare import compare_page
+from ropewalk.tui.described import Described
 from ropewalk.tui.screens.ask import AskSheet
 from ropewalk.tui.screens.base import RecordScreen
 from ropewalk.tui.screens.choose import ChooseSheet
@@ -129,7 +130,7 @@ class RunsScreen(RecordScreen):
 
     def _show_run(self, run: Measurement) -> None:
         self.query_one("#run-panel").border_title = run.run_id
-        self.query_one("#run", Static).update(measurement_page(run))
+        self.query_one("#run", Static).update(Described(measurement_page(run)))
 
     @on(RecordList.Chosen, "#runs")
     def _chosen(self, event: RecordList.Chosen) -> None:

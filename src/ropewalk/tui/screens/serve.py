@@ -15,7 +15,7 @@ from textual.message import Message
 from textual.widgets import Input, Static
 
 from ropewalk.errors import UsageError
-from ropewalk.report.layout import bar
+from ropewalk.report.figures import bar
 from ropewalk.report.verdict import verdict
 from ropewalk.tui.plotting import Series, axis_over
 from ropewalk.tui.screens.ask import AskSheet

@@ -13,7 +13,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from ropewalk.planner.records import PlanRequest
-from ropewalk.report.layout import bar
+from ropewalk.report.figures import bar
 from ropewalk.tui.state import Opened
 from ropewalk.tui.work import Backend, HeadsRow
 from ropewalk.units import format_bytes, format_tokens

@@ -6,7 +6,7 @@ from textual.content import Content
 from textual.widgets import Static
 
 from ropewalk.inspector.records import Block
-from ropewalk.report.layout import bar
+from ropewalk.report.figures import bar
 from ropewalk.report.tensors import shape_text
 from ropewalk.tui.style import stylesheet
 from ropewalk.tui.text import clean

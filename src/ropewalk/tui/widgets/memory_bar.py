@@ -8,9 +8,9 @@ from textual.content import Content
 from textual.widget import Widget
 
 from ropewalk.planner.records import DeviceShare, Memory, MemoryTerm, Plan
-from ropewalk.report.layout import common_unit, in_unit
+from ropewalk.report.figures import common_unit, in_unit, span
 from ropewalk.report.plan import term_name
-from ropewalk.report.verdict import needed_low, span
+from ropewalk.report.verdict import needed_low
 from ropewalk.tui.style import stylesheet
 from ropewalk.units import format_bytes
 
@@ -112,7 +112,7 @@ def _cells(memory: Memory, scale: int, width: int) -> Iterator[Cell]:
 def describe_memory(plan: Plan) -> Content:
     """``33.3 to 36.1 GiB needed · 44.16 GiB usable of 48.00 GiB · 8.0 GiB free``."""
     low, high = needed_low(plan.memory), plan.memory.high_bytes
-    parts = [f"{span(low, high)} needed"]
+    parts = [f"{span(low, high, to=' to ')} needed"]
     room = capacity(plan)
     if room is not None:
         parts.append(f"{format_bytes(_usable(plan))} usable of {format_bytes(room)}")

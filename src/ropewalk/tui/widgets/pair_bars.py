@@ -8,7 +8,7 @@ from textual.content import Content
 from textual.widget import Widget
 
 from ropewalk.planner.records import Plan
-from ropewalk.report.layout import bar, common_unit, in_unit, range_bar
+from ropewalk.report.figures import bar, common_unit, in_unit, range_bar
 from ropewalk.report.plan import term_name
 from ropewalk.serving.server_report import ServerReport
 from ropewalk.tui.style import stylesheet
