@@ -146,17 +146,22 @@ def check_options(request: PlanRequest, known: frozenset[str]) -> None:
             )
 
 
-def split_layers(num_layers: int, *, gpu_layers: int, shares: Sequence[float]) -> tuple[int | None, ...]:
+def split_layers(
+    num_layers: int, *, gpu_layers: int, shares: Sequence[float], output_first: bool = True
+) -> tuple[int | None, ...]:
     """The device of each block and, last, of the output layer; None is the host.
 
     llama.cpp fills from the end: the last ``gpu_layers`` of ``num_layers`` + 1 are divided by the
-    normalised ``shares`` (llama.cpp b11434, src/llama-model.cpp:1591-1599).
+    normalised ``shares`` (llama.cpp b11434, src/llama-model.cpp:1591-1599). Without ``output_first`` the last
+    blocks go before the output layer, as in older builds.
     """
-    first = max(num_layers + 1 - gpu_layers, 0)
+    first = max(num_layers + output_first - gpu_layers, 0)
     active = min(gpu_layers, num_layers + 1)
     total = sum(shares)
     edges = [edge / total for edge in accumulate(shares)]
     return tuple(
-        None if layer < first else min(bisect_right(edges, (layer - first) / active), len(edges) - 1)
+        None
+        if layer < first or layer - first >= active
+        else min(bisect_right(edges, (layer - first) / active), len(edges) - 1)
         for layer in range(num_layers + 1)
     )

@@ -49,3 +49,9 @@ MTP_ON_DEMAND = Change(10183, 10437)
 MIXED_BATCH = Change(9986, 11434)
 # CUDA's default build has kernels for every pair of types but iq4_nl (absent in b10819, #28455).
 ALL_PAIRS = Change(10819, 11434)
+# Values are stored by rows with indices of their own (#14285, 2025-07; b5830 and b6000 around it).
+SET_ROWS = Change(5700, 6000)
+# The graph has tokens and embeddings as inputs and selects one (#18550, 2026-01).
+SELECTED_INPUT = Change(7000, 8204)
+# -ngl counts the output layer first, where it came only beyond all blocks (b6000 still had it so).
+OUTPUT_FIRST = Change(6000, 8204)

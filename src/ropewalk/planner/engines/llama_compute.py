@@ -48,13 +48,14 @@ class Span:
 class Graph:
     """What the buffer needs to know of a model and its cache types, worked out once.
 
-    ``block`` is the widest point of a block in numbers per token, ``rotation`` the bytes of the matrices
-    that rotate quantised caches, ``kv_values`` the widest row of values.
+    ``block`` is the widest point of a block in numbers per token, ``attention`` that of attention alone,
+    ``rotation`` the bytes of the matrices that rotate quantised caches, ``kv_values`` the widest values.
     """
 
     shape: ModelShape
     key: CacheType
     block: Span
+    attention: Span
     rotation: int
     kv_values: int
 
@@ -62,12 +63,38 @@ class Graph:
 def graph_of(shape: ModelShape, key: CacheType, value: CacheType) -> Graph:
     """The graph of a model with these cache types."""
     attending = [group for group in shape.layers if group.head_dim_k]
+    attention = Span.widest([Span(0, 0), *(_attention(shape, group) for group in attending)])
     return Graph(
         shape=shape,
         key=key,
-        block=Span.widest([_feed_forward(shape), *(_attention(shape, group) for group in attending)]),
+        block=Span.widest([_feed_forward(shape), attention]),
+        attention=_gated(shape, attention),
         rotation=_rotation(attending, key, value),
         kv_values=max((_kv_values(group) for group in attending), default=0),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Bytes of what every graph has: one hidden ``row`` of a ubatch of ``rows`` tokens, the ``masks`` of all
+    caches, ``indices`` that transposed values are stored by, and small ``fixed`` inputs."""
+
+    rows: int
+    row: int
+    masks: int
+    indices: int
+    fixed: int
+
+
+def sizes_of(graph: Graph, slots: Slots, *, flash: bool) -> Sizes:
+    """The sizes for one ubatch over the full cache."""
+    rows, lengths = _rows(slots), _cache_lengths(graph.shape, slots)
+    return Sizes(
+        rows=rows,
+        row=4 * rows * graph.shape.hidden_size,
+        masks=(2 if flash else 4) * rows * sum(lengths),
+        indices=0 if flash else 8 * rows * len(lengths) * graph.kv_values,
+        fixed=32 + graph.rotation * len(lengths) + 36 * rows,
     )
 
 
@@ -190,6 +217,17 @@ def _attention(shape: ModelShape, group: LayerGroup) -> Span:
     heads = _head_values(shape, group)
     low = min(5 * hidden + 2 * heads, 3 * hidden + 3 * heads)
     return Span(low, max(low, 3 * hidden + 3 * heads + 2 * _kv_values(group)))
+
+
+def _gated(shape: ModelShape, attention: Span) -> Span:
+    """Attention of hybrids, whose queries may come with a gate as wide (Qwen3-Next, Qwen3.5).
+
+    b11549 beside copied caches, three models: 2 to 4 hidden rows and 5 of the heads.
+    """
+    if not any(group.state for group in shape.layers):
+        return attention
+    heads = max((_head_values(shape, group) for group in shape.layers if group.head_dim_k), default=0)
+    return Span(attention.low, max(attention.high, 5 * shape.hidden_size + 5 * heads))
 
 
 def _latent(shape: ModelShape, group: LayerGroup) -> Span:

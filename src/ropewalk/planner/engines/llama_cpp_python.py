@@ -119,7 +119,7 @@ class PythonMemoryModel:
 
     def _bounds(self, slots: Slots) -> Bounds:
         graph = self.llama.graph
-        flash = self.llama.request.flash_attn != "off"
+        flash = self.llama.flash
         return beside_logits(graph, slots, compute_buffer(graph, slots, flash=flash))
 
     def _logits(self, slots: Slots) -> MemoryTerm:

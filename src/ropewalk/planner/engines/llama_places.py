@@ -117,7 +117,12 @@ def places_of(shape: ModelShape, request: PlanRequest, spots: Sequence[Spot]) ->
     host = len(spots) - 1
     blocks = num_blocks(shape)
     offloaded = blocks + 1 if request.gpu_layers is None else request.gpu_layers
-    where = split_layers(blocks, gpu_layers=offloaded if host else 0, shares=_shares(request, spots))
+    where = split_layers(
+        blocks,
+        gpu_layers=offloaded if host else 0,
+        shares=_shares(request, spots),
+        output_first=llama_builds.OUTPUT_FIRST.maybe(request.engine_version),
+    )
     homes = _Homes(tuple(host if home is None else home for home in where), host)
     pieces = _named(shape, request, homes, _rules(request, spots)) if shape.weights.tensors else ()
     sums = _summed(pieces or _by_block(shape, request, homes), len(spots))

@@ -10,8 +10,16 @@ from dataclasses import dataclass
 from ropewalk.findings import Finding
 from ropewalk.inspector.layer_kinds import LayerGroup
 from ropewalk.planner.caches import CacheType, cache_types, find_cache_type
+from ropewalk.planner.engines import llama_builds as builds
+from ropewalk.planner.engines.llama_attention import (
+    cpu_findings,
+    kernel_findings,
+    missing_kernel,
+    runs_flash,
+)
 from ropewalk.planner.engines.llama_compute import Bounds, Graph, compute_buffer, graph_of
-from ropewalk.planner.engines.llama_places import Place, PlaceKind, places_of, spots_of
+from ropewalk.planner.engines.llama_cuda import Situation, device_buffer, host_buffer
+from ropewalk.planner.engines.llama_places import Place, PlaceKind, num_blocks, places_of, spots_of
 from ropewalk.planner.engines.llama_slots import CELL_PAD, Slots, resolve_slots
 from ropewalk.planner.layers_cache import logical_cache
 from ropewalk.planner.machine import Machine, device_of
@@ -92,6 +100,7 @@ def memory_model(shape: ModelShape, request: PlanRequest, machine: Machine) -> L
         places=places_of(shape, request, spots),
         graph=graph_of(shape, key, value),
         draft_graph=_draft_graph(shape),
+        missing=missing_kernel(shape, key, value, request.engine_version),
     )
 
 
@@ -106,6 +115,7 @@ class LlamaMemoryModel:
     """What does not depend on length and number of sequences.
 
     ``rows`` are what one layer of each group keeps, ``places`` RPC servers, GPUs and, last, the host.
+    ``missing`` says what CUDA has no flash attention for.
     """
 
     shape: ModelShape
@@ -116,6 +126,7 @@ class LlamaMemoryModel:
     places: tuple[Place, ...]
     graph: Graph
     draft_graph: Graph | None
+    missing: str | None
 
     @property
     def step(self) -> int:
@@ -160,7 +171,7 @@ class LlamaMemoryModel:
 
     def devices(self, slots: Slots) -> tuple[DeviceMemory, ...]:
         """The terms of every device and of the host."""
-        compute = compute_buffer(self.graph, slots, flash=self.request.flash_attn != "off")
+        compute = compute_buffer(self.graph, slots, flash=self.flash)
         cells = [slots.layer_cells(group) for group in self.shape.layers]
         devices = [self._device(place, slots, cells, compute) for place in self.places]
         if len(devices) == 1:
@@ -178,21 +189,83 @@ class LlamaMemoryModel:
         logits = slots.num_slots * self.shape.vocab_size * 4
         return [
             exact("output_buffer", logits, "one row of f32 logits per slot"),
-            _compute_of_host(compute, others),
+            self._compute_of_host(place, slots, compute, others),
             *(self._draft(slots, compute) if not others else ()),
             *self._on_request(slots, cells),
             self._process(slots, alone=not others),
         ]
 
+    def _compute_of_host(
+        self, place: Place, slots: Slots, compute: Bounds, others: set[PlaceKind]
+    ) -> MemoryTerm:
+        """The formula's where the host computes alone; inputs, and a part of it, beside other devices."""
+        if "rpc" in others:
+            return _scaled(compute, _HOST_BESIDE_RPC, "measured beside one and two RPC servers (b11434)")
+        if "gpu" not in others:
+            return compute_of_cpu(compute)
+        at = self._situation(place, slots)
+        computes = bool(place.layers[1]) or self.missing is not None
+        found = host_buffer(self.graph, slots, at, computes=computes)
+        source = "masks and inputs, b11549 and public logs by build"
+        return estimate("compute_buffer", found.bytes, found.low, found.high, source)
+
     def _gpu(self, place: Place, slots: Slots, cells: list[int], compute: Bounds) -> list[MemoryTerm]:
-        # Builds before b11434 reserve logits for every token of a ubatch; seen in published GPU logs.
-        high = compute.high + slots.n_ubatch * self.shape.vocab_size * 4
+        found = device_buffer(self.graph, slots, self._situation(place, slots))
+        basis: Basis = "engine_rule" if found.low == found.high else "estimate"
+        source = "ggml's scheduler, b11549 and public logs by build"
         low, middle, most = _GPU_PROCESS
+        pooled = 0 if builds.COPIES_RESERVED.surely(self.request.engine_version) else self._copies(slots)
         return [
-            estimate("compute_buffer", compute.bytes, compute.low, high, "the CPU's buffer at least"),
+            MemoryTerm("compute_buffer", found.bytes, found.low, found.high, basis, source),
             *(self._draft(slots, compute) if self._drafts_on(place) else ()),
-            estimate("process_overhead", middle, low, most, "context and libraries, public logs"),
+            estimate("process_overhead", middle, low, most + pooled, "context and libraries, public logs"),
         ]
+
+    def _situation(self, place: Place, slots: Slots) -> Situation:
+        """What decides the buffer of this device. Copied matrices go to the first one."""
+        request, gpus = self.request, [other for other in self.places if other.spot.kind == "gpu"]
+        host, whole = (
+            self.places[-1],
+            request.gpu_layers is None or request.gpu_layers > num_blocks(self.shape),
+        )
+        moved = bool(request.override_tensor or request.cpu_moe or request.n_cpu_moe)
+        return Situation(
+            version=request.engine_version,
+            flash=self.flash,
+            copies=self._copies(slots),
+            streamed=self._streamed(host) if place is gpus[0] else 0,
+            experts=bool(host.largest_matrix) and moved and whole and bool(self.shape.num_experts),
+            pipeline=len(self.places) > 2 and whole and not moved,
+            attends=self.missing is None,
+        )
+
+    def _streamed(self, host: Place) -> int:
+        """The largest matrix on the host that a long prompt is multiplied with: of a block, or the head where
+        it is for every token of a ubatch."""
+        head = self.shape.weights.output_head or self.shape.weights.embedding
+        all_rows = not builds.FEW_LOGITS.surely(self.request.engine_version)
+        return max(host.largest_matrix, head if host.has_output and all_rows else 0)
+
+    def _copies(self, slots: Slots) -> int:
+        """Bytes of f16 copies of one layer's keys and values, where CUDA's kernels read no other type."""
+        if not self.flash:
+            return 0
+        values = [0]
+        for group in self.shape.layers:
+            dims = (group.head_dim_k or 0) * (self.key.name != "f16")
+            dims += (group.head_dim_v or 0) * (self.value.name != "f16")
+            values.append(slots.streams * slots.layer_cells(group) * (group.num_key_value_heads or 0) * dims)
+        return 2 * max(values)
+
+    @property
+    def flash(self) -> bool:
+        """Whether flash attention is on where all of this runs."""
+        missing = self.missing if self._has_gpu else None
+        return runs_flash(self.request.flash_attn, self.value, missing)
+
+    @property
+    def _has_gpu(self) -> bool:
+        return any(place.spot.kind == "gpu" for place in self.places)
 
     def _rpc(self, place: Place, slots: Slots, cells: list[int], compute: Bounds) -> list[MemoryTerm]:
         low, middle, most = _RPC_PROCESS
@@ -266,7 +339,7 @@ class LlamaMemoryModel:
         if self.draft_graph is None:
             low, size, high = cache, cache + logits, cache + logits + compute.high
         else:
-            own = compute_buffer(self.draft_graph, slots, flash=self.request.flash_attn != "off")
+            own = compute_buffer(self.draft_graph, slots, flash=self.flash)
             rest = draft.weights_bytes + cache + logits
             low, size, high = (rest + count for count in (own.low, own.bytes, own.high))
         return [
@@ -305,15 +378,6 @@ def _rows(group: LayerGroup, key: CacheType, value: CacheType) -> Row:
         indexer_bytes=key.row_bytes(1, group.indexer_head_dim) if group.indexer_head_dim else 0,
         state_bytes=group.state_elements * STATE_BYTES,
     )
-
-
-def _compute_of_host(compute: Bounds, others: set[PlaceKind]) -> MemoryTerm:
-    """The formula's where the host computes alone; a part of it, or more, beside other devices."""
-    if "rpc" in others:
-        return _scaled(compute, _HOST_BESIDE_RPC, "measured beside one and two RPC servers (b11434)")
-    if "gpu" in others:
-        return estimate("compute_buffer", compute.bytes, 0, compute.high, "the CPU's buffer at most")
-    return compute_of_cpu(compute)
 
 
 def compute_of_cpu(compute: Bounds) -> MemoryTerm:
@@ -376,6 +440,7 @@ def findings(shape: ModelShape, request: PlanRequest, machine: Machine) -> list[
                 {"flag": "--cache-type-v", "value": value.name, "flash_attn": request.flash_attn},
             )
         )
+    found += _attention_findings(shape, request, machine, key, value)
     if request.kv_unified and request.num_sequences > 1:
         cells = request.context_len * request.num_sequences
         found.append(
@@ -397,6 +462,17 @@ def findings(shape: ModelShape, request: PlanRequest, machine: Machine) -> list[
             )
         )
     return found
+
+
+def _attention_findings(
+    shape: ModelShape, request: PlanRequest, machine: Machine, key: CacheType, value: CacheType
+) -> list[Finding]:
+    """What a cache does to the speed of attention, on the device that is planned for."""
+    if device_of(request, machine, default="cpu") == "gpu" and request.gpu_layers != 0:
+        flash = "on" if value.quantised and request.flash_attn == "auto" else request.flash_attn
+        missing = missing_kernel(shape, key, value, request.engine_version)
+        return kernel_findings(missing, flash=flash, value=value)
+    return [] if request.rpc_servers else cpu_findings(key, value, request.context_len)
 
 
 def _misaligned(shape: ModelShape, key: CacheType, value: CacheType) -> list[Finding]:
