@@ -314,17 +314,21 @@ def check(
 ) -> CheckResult:
     """Judge a ``vllm serve`` or ``llama-server`` command line: what it comes to, what is wrong, its repair.
 
-    ``command`` is its words, or one string as typed into a shell. Without ``checkpoint`` the command's own
-    model is read, from this machine or the Hub, or by ``read``; where it cannot be, the verdict is open.
-    ``engine_version`` is the version whose rules apply, ``machine`` what is known of the devices. Nothing is
-    started. Raises :class:`CheckpointError` for a checkpoint that is named or here and cannot be read, and
+    ``command`` is its words, one string as typed into a shell, or a file that holds it (a script, a systemd
+    unit, a compose file, llama-swap's configuration), with the name of the service behind it. Without
+    ``checkpoint`` the command's own model is read, from this machine or the Hub; where it cannot be, the
+    verdict is open. ``read`` reads it instead, and no file is looked for then. ``engine_version`` is the
+    version whose rules apply, ``machine`` what is known of the devices. Nothing is started. Raises
+    :class:`CheckpointError` for a checkpoint that is named or here and cannot be read, and
     :class:`UsageError` for a command that starts no engine.
     """
-    from ropewalk.checking import check_command
+    from ropewalk.checking import check_command, read_document
     from ropewalk.planner.machine import Machine
 
     require_type("engine_version", engine_version, str | None)
     words = _words(command)
+    if read is None:
+        words = read_document(words) or words
     inspection, unread = _served_model(words, read) if checkpoint is None else (_inspection(checkpoint), None)
     return check_command(
         words,

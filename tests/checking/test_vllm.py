@@ -213,7 +213,9 @@ def test_a_table_that_is_too_short(config: Config) -> None:
     assert (finding.severity, finding.where["rows"]) == ("error", 1024)
     dynamic = {"rope_parameters": {"rope_type": "dynamic", "rope_theta": 100000.0, "factor": 2.0}}
     result = check(smollm2, dynamic, "--max-model-len", "16384")
-    assert codes(result)["rope_table_too_short"] == "error"
+    assert codes(result)["rope_table_too_short"] == "warning", (
+        "it starts, and serves what is within the table"
+    )
     assert result.resolved.derived_max_len == 16384
     assert check(smollm2, dynamic, "--max-model-len", "8192").ok
 

@@ -9,6 +9,7 @@ from pathlib import PurePosixPath
 
 from ropewalk.checking.command import Command
 from ropewalk.checking.containers import CONTAINER_PROGRAMS, read_container
+from ropewalk.checking.documents import command_of
 from ropewalk.checking.shell import Word, split
 from ropewalk.engines import REGISTRY, EngineName
 from ropewalk.errors import UsageError
@@ -69,6 +70,8 @@ def read_command(argv: Sequence[str]) -> Command:
 
 
 def _read_text(text: str, depth: int) -> Command:
+    if depth == _MAX_DEPTH:
+        text = command_of(text) or text
     line = next((line for line in text.splitlines() if line.lstrip().startswith("ExecStart=")), None)
     if line is not None:
         text = _unit_command(text)

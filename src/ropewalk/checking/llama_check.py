@@ -60,6 +60,8 @@ def analyze(
         except (CheckpointError, UsageError) as error:
             diagnostics.append(memory_unknown(error))
     memory = found.memory if found else None
+    if inspection is not None:
+        diagnostics += _encoder(parsed, inspection)
     diagnostics += _numbers(parsed)
     diagnostics += cache_type_diagnostics(settings, inspection, on_gpu=_on_gpu(settings, command, machine))
     if served:
@@ -92,6 +94,21 @@ def _on_gpu(settings: LlamaSettings, command: Command, machine: Machine) -> bool
     if settings.on_gpu is None and command.on_cpu is not None:
         return not command.on_cpu
     return settings.on_gpu
+
+
+def _encoder(parsed: dict[str, Any], inspection: Inspection) -> Iterator[Diagnostic]:
+    """A model without a cache generates nothing: the server stops, but for embeddings (b11549)."""
+    serves_vectors = any(parsed.get(flag) for flag in ("--embedding", "--embeddings", "--reranking"))
+    kinds = {group.kind for group in inspection.layers}
+    if kinds == {"none"} and inspection.value("num_attention_heads") and not serves_vectors:
+        yield diagnostic(
+            "encoder_only",
+            "error",
+            f"{inspection.value('model_type')} is an encoder and generates no text: llama-server stops",
+            fix="--embedding, to serve its vectors",
+            repair=set_flag("--embedding"),
+            flag="--model",
+        )
 
 
 def _numbers(parsed: dict[str, Any]) -> Iterator[Diagnostic]:

@@ -20,7 +20,7 @@ from ropewalk.checking.vllm_memory import VllmMemory, memory_diagnostics, memory
 from ropewalk.checking.vllm_repair import ROPE_FLAGS, override_text, rope_repair
 from ropewalk.checking.vllm_rope import rope_diagnostics
 from ropewalk.checking.vllm_settings import VllmServed, VllmSettings, serve, settings_of
-from ropewalk.checking.vllm_start import rank_diagnostics, start_diagnostics
+from ropewalk.checking.vllm_start import offload_diagnostics, rank_diagnostics, start_diagnostics
 from ropewalk.errors import CheckpointError, UsageError
 from ropewalk.inspector.records import Inspection
 from ropewalk.inspector.rope_blocks import type_of
@@ -74,6 +74,7 @@ def analyze(
     diagnostics += start_diagnostics(settings, served, parsed, machine)
     if inspection is not None:
         diagnostics += rank_diagnostics(settings, inspection)
+        diagnostics += offload_diagnostics(settings, inspection)
     if served and memory:
         diagnostics += memory_diagnostics(settings, served, memory)
     return Analysis(
@@ -82,7 +83,7 @@ def analyze(
         parsed=parsed,
         resolved=_resolved(settings, served, inspection, memory),
         diagnostics=tuple(diagnostics),
-        memory_judged=memory is not None and memory.is_judged,
+        memory_judged=memory is not None and memory.is_judged and not settings.offload_gib,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from ropewalk.checking.diagnostics import Diagnostic, Repair, diagnostic
 from ropewalk.checking.lengths import beyond_published, over_trained, short_texts
@@ -28,7 +29,8 @@ def length_diagnostics(
             return
     if served.table_rows is not None and served.served_len > served.table_rows:
         yield _table_too_short(served, served.table_rows, repair)
-        return
+        if type_of(served.block) == "yarn":
+            return
     if type_of(served.block) == "longrope":
         yield from _longrope(settings, served)
     native = f"--max-model-len {advice.native_context}"
@@ -69,16 +71,28 @@ def _over_derived(settings: VllmSettings, served: VllmServed, repair: Repair) ->
 
 
 def _table_too_short(served: VllmServed, rows: int, repair: Repair) -> Diagnostic:
+    """YaRN's prompts were seen to poison the server; a dynamic one starts and serves what is shorter."""
+    message = (
+        f"vLLM has {tokens(rows)} rows of positions for this block and serves {tokens(served.served_len)}"
+    )
+    where: dict[str, Any] = {"rows": rows, "context_len": served.served_len}
+    if type_of(served.block) != "yarn":
+        return diagnostic(
+            "rope_table_too_short",
+            "warning",
+            f"{message}: positions beyond are out of its range, and below nothing is scaled",
+            fix=f"--max-model-len {rows}",
+            flag="--hf-overrides",
+            **where,
+        )
     return diagnostic(
         "rope_table_too_short",
         "error",
-        f"vLLM has {tokens(rows)} rows of positions for this block and serves {tokens(served.served_len)}. "
-        "A prompt past the table comes back empty, and so does every later one, without an error",
+        f"{message}. A prompt past the table comes back empty, and so does every later one, without an error",
         fix=_words(repair),
         repair=repair,
         flag="--hf-overrides",
-        rows=rows,
-        context_len=served.served_len,
+        **where,
     )
 
 

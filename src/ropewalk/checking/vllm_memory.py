@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ropewalk.checking.diagnostics import Diagnostic, diagnostic, set_flag
 from ropewalk.checking.vllm_settings import VllmServed, VllmSettings
@@ -12,7 +12,8 @@ from ropewalk.planner.engines import vllm
 from ropewalk.planner.engines.vllm_capacity import Capacity, capacity, estimated_max_len, needed_bytes
 from ropewalk.planner.machine import Machine
 from ropewalk.planner.model import shape_of
-from ropewalk.planner.records import Memory, PlanRequest
+from ropewalk.planner.records import Memory
+from ropewalk.planner.shape import ModelShape
 from ropewalk.planner.terms import CACHES, MemoryEstimate, memory_of
 from ropewalk.units import format_bytes
 from ropewalk.units import format_tokens as tokens
@@ -68,7 +69,8 @@ def memory_for(
         return None
     if settings.full_precision:  # the planner knows the 16 bits that vLLM takes by default
         return None
-    memory_model = vllm.memory_model(shape_of(inspection), _request(settings, served, version), machine)
+    request = replace(settings.request, context_len=served.served_len)
+    memory_model = vllm.memory_model(_shape(settings, inspection), request, machine)
     estimate = memory_model.estimate_memory(served.served_len, 1)
     return VllmMemory(
         memory=memory_of(estimate),
@@ -77,19 +79,11 @@ def memory_for(
     )
 
 
-def _request(settings: VllmSettings, served: VllmServed, version: str | None) -> PlanRequest:
-    return PlanRequest(
-        context_len=served.served_len,
-        engine="vllm",
-        cache_type_k=settings.kv_cache_dtype,
-        cache_type_v=settings.kv_cache_dtype,
-        device="cpu" if settings.on_cpu else "gpu",
-        tensor_parallel=settings.tensor_parallel,
-        pipeline_parallel=settings.pipeline_parallel,
-        max_batched_tokens=settings.max_batched_tokens,
-        engine_version=version,
-        **settings.cut,
-    )
+def _shape(settings: VllmSettings, inspection: Inspection) -> ModelShape:
+    shape = shape_of(inspection, mtp=settings.request.mtp)
+    if settings.state_dtype is None:
+        return shape
+    return replace(shape, state_dtype_bytes=settings.state_dtype)
 
 
 def _pool(

@@ -13,6 +13,7 @@ from ropewalk.checking.overrides import Overridden, apply_overrides
 from ropewalk.inspector.records import Inspection
 from ropewalk.inspector.rope_blocks import Block, full_block, type_of
 from ropewalk.planner.engines.vllm import UTILIZATION_PERCENT
+from ropewalk.planner.records import PlanRequest
 from ropewalk.planner.rope import versions
 from ropewalk.planner.rope.situation import read_situation
 from ropewalk.units import GIB
@@ -21,6 +22,7 @@ _WITHOUT_LENGTH = 2048  # where a config states no length at all, config/model.p
 ALLOW_LONG = "VLLM_ALLOW_LONG_MAX_MODEL_LEN"
 CPU_CACHE = "VLLM_CPU_KVCACHE_SPACE"
 PARTITION = "VLLM_PP_LAYER_PARTITION"
+_STATE_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +31,9 @@ class VllmSettings:
 
     ``overrides`` is what reaches the config, ``meant`` the same with the rope flags that this version does
     not have any more. ``kv_cache_bytes`` is per device, by the flag or by the variable of the CPU backend,
-    which overrules it (platforms/cpu.py:323). ``cut`` is how blocks and ranks are cut beside tensor and
-    pipeline parallel, by the names of a plan's request.
+    which overrules it (platforms/cpu.py:323). ``request`` is what is planned, but for the length;
+    ``state_dtype`` are the bytes of a recurrent state's number, None for the model's own. ``offload_gib`` are
+    the weights of each rank that stay in host memory.
     """
 
     max_model_len: int | None
@@ -49,7 +52,9 @@ class VllmSettings:
     cache_from_variable: bool
     overrides: Mapping[str, Any]
     meant: Mapping[str, Any]
-    cut: Mapping[str, Any]
+    request: PlanRequest
+    state_dtype: int | None
+    offload_gib: float
 
 
 def settings_of(
@@ -78,22 +83,62 @@ def settings_of(
         cache_from_variable=CPU_CACHE in env,
         overrides=overrides if versions.has(versions.ROPE_SCALING_FLAG_REMOVED, version) else meant,
         meant=meant,
-        cut=_cut(parsed, env),
+        request=_request(parsed, env, kv_bytes=kv_bytes, on_cpu=on_cpu or CPU_CACHE in env, version=version),
+        state_dtype=_STATE_BYTES.get(str(parsed.get("--mamba-ssm-cache-dtype"))),
+        offload_gib=_number(parsed, "--cpu-offload-gb", 0.0),
     )
 
 
-def _cut(parsed: Mapping[str, Any], env: Mapping[str, str]) -> dict[str, Any]:
+def _request(
+    parsed: Mapping[str, Any],
+    env: Mapping[str, str],
+    *,
+    kv_bytes: int | None,
+    on_cpu: bool,
+    version: str | None,
+) -> PlanRequest:
+    """What is planned for one request of a length that is still to be filled in."""
     stages = env.get(PARTITION, "").split(",")
-    return {
-        "block_size": _count(parsed, "--block-size"),
-        "data_parallel": _count(parsed, "--data-parallel-size") or 1,
-        "decode_context_parallel": _count(parsed, "--decode-context-parallel-size") or 1,
-        "expert_parallel": bool(parsed.get("--enable-expert-parallel")),
-        "nodes": _count(parsed, "--nnodes") or 1,
-        "layer_partition": tuple(map(int, stages))
-        if all(word.strip().isdecimal() for word in stages)
-        else (),
-    }
+    cache_type, caching = str(parsed.get("--kv-cache-dtype", "auto")), parsed.get("--enable-prefix-caching")
+    return PlanRequest(
+        context_len=1,
+        engine="vllm",
+        engine_version=version,
+        device="cpu" if on_cpu else "gpu",
+        cache_type_k=cache_type,
+        cache_type_v=cache_type,
+        tensor_parallel=_count(parsed, "--tensor-parallel-size") or 1,
+        pipeline_parallel=_count(parsed, "--pipeline-parallel-size") or 1,
+        data_parallel=_count(parsed, "--data-parallel-size") or 1,
+        decode_context_parallel=_count(parsed, "--decode-context-parallel-size") or 1,
+        expert_parallel=bool(parsed.get("--enable-expert-parallel")),
+        nodes=_count(parsed, "--nnodes") or 1,
+        layer_partition=tuple(map(int, stages)) if all(word.strip().isdecimal() for word in stages) else (),
+        block_size=_count(parsed, "--block-size"),
+        max_batched_tokens=_count(parsed, "--max-num-batched-tokens"),
+        max_num_seqs=_count(parsed, "--max-num-seqs"),
+        gpu_memory_utilization=_share(parsed),
+        kv_cache_memory_bytes=kv_bytes,
+        enforce_eager=bool(parsed.get("--enforce-eager")),
+        dtype=str(parsed.get("--dtype", "auto")),
+        quantization=parsed.get("--quantization"),
+        prefix_caching=caching if isinstance(caching, bool) else None,
+        language_model_only=bool(parsed.get("--language-model-only")),
+        mtp=_drafted(parsed.get("--speculative-config")),
+    )
+
+
+def _share(parsed: Mapping[str, Any]) -> float | None:
+    share = parsed.get("--gpu-memory-utilization")
+    return float(share) if isinstance(share, int | float) and 0 < share <= 1 else None
+
+
+def _drafted(speculative: object) -> int:
+    """Tokens that the model's own MTP layers propose per step; 0 for other methods and for none."""
+    if not isinstance(speculative, Mapping) or not str(speculative.get("method", "")).endswith("mtp"):
+        return 0
+    tokens = speculative.get("num_speculative_tokens", 1)
+    return tokens if isinstance(tokens, int) and not isinstance(tokens, bool) and tokens > 0 else 0
 
 
 def _rope_flags(parsed: Mapping[str, Any]) -> dict[str, Any]:

@@ -67,6 +67,23 @@ def start_diagnostics(
     yield from _batching(settings, served)
 
 
+def offload_diagnostics(settings: VllmSettings, inspection: Inspection) -> Iterator[Diagnostic]:
+    """Weights in host memory beside recurrent states, which 0.11 refuses, and which answers garbage since
+    (vllm-project/vllm#26206; the assertion went with #36461)."""
+    if settings.offload_gib <= 0 or settings.on_cpu:
+        return
+    if any(group.state for group in inspection.layers):
+        yield diagnostic(
+            "cpu_offload_hybrid",
+            "error",
+            f"--cpu-offload-gb {settings.offload_gib:g} with a model that keeps recurrent states: vLLM stops "
+            '("Cannot re-initialize the input batch when CPU weight offloading is enabled"), newer versions '
+            "start and answer garbage",
+            repair=remove_flags("--cpu-offload-gb"),
+            value=settings.offload_gib,
+        )
+
+
 def _cpu_type(settings: VllmSettings) -> Diagnostic:
     return diagnostic(
         "cache_type_unsupported",

@@ -1,0 +1,169 @@
+"""A verdict is never better than what it rests on, and a repaired command is right."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.checking.conftest import ROOMY
+
+from ropewalk import core
+from ropewalk.checking import CheckResult, check_command
+from ropewalk.errors import CheckpointMissingError, HubError
+from ropewalk.findings import Finding
+from ropewalk.inspector.records import Inspection
+from ropewalk.planner.machine import Machine
+
+Gguf = Callable[..., Inspection]
+Config = Callable[..., Inspection]
+GIB = 1024**3
+BROKEN = Finding("missing_shards", "error", "1 shard is missing", {"file": "model-2.safetensors"})
+
+
+def codes(result: CheckResult) -> set[str]:
+    return {finding.code for finding in result.findings}
+
+
+@pytest.mark.parametrize("command", ["vllm serve m --max-model-len 4096", "llama-server -m m -c 4096 -np 1"])
+def test_nothing_is_ok_that_was_not_read(command: str, smollm2_gguf: Inspection) -> None:
+    nothing = check_command([command])
+    assert (nothing.ok, nothing.not_judged) == (None, ("model", "memory"))
+    assert {"checkpoint_not_read"} <= codes(nothing)
+    model = check_command([command], inspection=smollm2_gguf)
+    assert (model.ok, model.not_judged) == (None, ("memory",))
+    assert "memory_unknown" in codes(model)
+    both = check_command([command], inspection=smollm2_gguf, machine=ROOMY)
+    assert (both.ok, both.not_judged) == (True, ())
+
+
+@pytest.mark.parametrize("command", ["vllm serve m --max-model-len 4096", "llama-server -m m -c 4096 -np 1"])
+def test_errors_of_the_checkpoint_are_errors_of_the_command(command: str, smollm2_gguf: Inspection) -> None:
+    broken = replace(smollm2_gguf, findings=(BROKEN,))
+    result = check_command([command], inspection=broken, machine=ROOMY)
+    assert (result.ok, result.corrected) == (False, None)
+    assert result.findings[0].code == "missing_shards"
+    assert result.findings[0].where["file"] == "model-2.safetensors"
+
+
+def test_an_error_counts_though_something_is_not_judged() -> None:
+    result = check_command(["llama-server -m m -c 128k"])
+    assert (result.ok, result.not_judged) == (False, ("model", "memory"))
+
+
+def test_the_model_is_read_from_the_hub(monkeypatch: pytest.MonkeyPatch, smollm2_gguf: Inspection) -> None:
+    asked: list[str] = []
+
+    def inspect(source: str) -> Inspection:
+        asked.append(source)
+        if source == "org/gone":
+            raise HubError("org/gone is not on the Hub")
+        return smollm2_gguf
+
+    monkeypatch.setattr(core, "inspect", inspect)
+    assert core.check("vllm serve org/there --max-model-len 200000").ok is False
+    assert core.check("llama-server -hf org/there:Q4_K_M -c 4096 -np 1", machine=ROOMY).ok
+    assert core.check("docker run vllm/vllm-openai:v0.30.0 --model org/there", machine=ROOMY).ok
+    gone = core.check("vllm serve org/gone --max-model-len 4096", machine=ROOMY)
+    assert (gone.ok, gone.not_judged) == (None, ("model", "memory"))
+    assert "not on the Hub" in gone.findings[0].message
+    assert core.check("docker run vllm/vllm-openai:v0.30.0 --model /inside").not_judged == ("model", "memory")
+    assert asked == ["org/there", "org/there:Q4_K_M", "org/there", "org/gone"]
+
+
+def test_a_checkpoint_that_is_here_and_cannot_be_read_is_no_open_question(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointMissingError):
+        core.check(f"vllm serve {tmp_path}")
+
+
+def test_home_and_variables_are_looked_up_and_stay_as_written(
+    monkeypatch: pytest.MonkeyPatch, smollm2_gguf: Inspection
+) -> None:
+    asked: list[str] = []
+
+    def inspect(source: str) -> Inspection:
+        asked.append(source)
+        return smollm2_gguf
+
+    monkeypatch.setattr(core, "inspect", inspect)
+    monkeypatch.setenv("HOME", "/home/u")
+    result = core.check(
+        'llama-server -m ~/"my models"/x.gguf --log-file "$HOME/log" -c 8k -np 1 2>&1 | tee "$LOG"'
+    )
+    assert asked == ["/home/u/my models/x.gguf"]
+    assert result.corrected is not None
+    assert result.corrected.command == (
+        'llama-server -m ~/"my models"/x.gguf --log-file "$HOME/log" -c 8192 -np 1 2>&1 | tee "$LOG"'
+    )
+
+
+def test_a_shared_or_divided_cache_is_not_multiplied_again(llama_gguf: Inspection) -> None:
+    """`-c 131072 -np 4` became `-c 524288`, then 2,097,152."""
+    seen, command = [], "llama-server -m x.gguf -cram 0 -c 131072 -np 4"
+    for _ in range(4):
+        result = check_command([command], inspection=llama_gguf, machine=ROOMY)
+        assert result.corrected is not None
+        command = result.corrected.command
+        seen.append(command)
+    assert set(seen) == {"llama-server -m x.gguf -cram 0 -c 131072 -np 4 --kv-unified"}
+
+
+@pytest.fixture
+def llama_gguf(gguf: Gguf) -> Inspection:
+    return gguf({"general.architecture": "llama", "llama.context_length": 131072}, ((32, 8, 128, None),))
+
+
+def test_a_device_that_is_too_small_is_told_with_what_fits(llama_gguf: Inspection) -> None:
+    small = Machine(kind="gpu", memory_bytes=24 * GIB)
+    command = "llama-server -m x.gguf -c 131072 -np 1 -cram 0 -ngl 99 -fa on"
+    result = check_command([command], inspection=llama_gguf, machine=small)
+    assert result.ok is False
+    assert "does_not_fit" in codes(result)
+    assert result.corrected is not None
+    again = check_command([result.corrected.command], inspection=llama_gguf, machine=small)
+    assert again.ok
+    assert again.resolved.kv_cells is not None
+    assert 8192 < again.resolved.kv_cells < 131072
+
+
+def test_a_vllm_that_would_stop_is_told_with_the_longest_length(config: Config) -> None:
+    small = Machine(kind="gpu", memory_bytes=24 * GIB)
+    result = check_command(
+        ["vllm serve m --max-model-len 131072"], inspection=config("llama-3.1-8b"), machine=small
+    )
+    assert result.ok is False
+    assert result.corrected is not None
+    again = check_command([result.corrected.command], inspection=config("llama-3.1-8b"), machine=small)
+    assert again.ok, again.findings
+
+
+def cases(shared: Path) -> list[tuple[str, str, str | None]]:
+    rows = json.loads((shared / "cases" / "commands2.json").read_text())
+    rows += [
+        {"id": run["tag"], **run}
+        for run in json.loads((shared / "ground_truth" / "llama_server.json").read_text())
+    ]
+    return [(row["id"], row["command"], row.get("engine_version")) for row in rows]
+
+
+def test_every_repaired_command_is_right(shared: Path, config: Config, smollm2_gguf: Inspection) -> None:
+    """Over all commands collected: what is repaired has no error left, and is not repaired again."""
+    wrong = []
+    for name, command, version in cases(shared):
+        inspection = config("qwen3-8b") if "vllm" in command else smollm2_gguf
+        for machine in (Machine(), ROOMY, Machine(kind="gpu", memory_bytes=48 * GIB)):
+            result = check_command([command], inspection=inspection, engine_version=version, machine=machine)
+            if result.corrected is None:
+                continue
+            again = check_command(
+                [result.corrected.command], inspection=inspection, engine_version=version, machine=machine
+            )
+            if (
+                again.ok is False
+                or again.corrected is None
+                or again.corrected.command != result.corrected.command
+            ):
+                wrong.append((name, result.corrected.command, again.corrected, again.findings))
+    assert wrong == []
