@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from tests.checking.conftest import ROOMY
 
 from ropewalk.checking import CheckResult, check_command
+from ropewalk.inspector.layer_kinds import NoCache
 from ropewalk.inspector.records import Inspection
 
 Gguf = Callable[..., Inspection]
@@ -282,3 +284,81 @@ def test_division_rounds_up(smollm2_gguf: Inspection) -> None:
     """Measured: ``-c 512 -np 4`` reserves 1,024 cells."""
     resolved = check("-c 512 -np 4", smollm2_gguf).resolved
     assert (resolved.context_per_request, resolved.kv_cells, resolved.kv_bytes) == (256, 1024, 23592960)
+
+
+# --- devices ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("flags", "devices"),
+    [
+        ("-ngl 99", ["gpu:0", "cpu"]),
+        ("--n-cpu-moe 4", ["gpu:0", "cpu"]),
+        ("-ts 3,1", ["gpu:0", "gpu:1", "cpu"]),
+        ("--device CUDA0,CUDA1", ["gpu:0", "gpu:1", "cpu"]),
+        ("-ngl 0", ["cpu"]),
+        ("--device none", ["cpu"]),
+        ("", ["cpu"]),
+    ],
+)
+def test_the_devices_that_a_command_names_are_planned(
+    flags: str, devices: list[str], llama_gguf: Inspection
+) -> None:
+    result = check_command([f"llama-server -m x.gguf -c 8192 -np 1 {flags}"], inspection=llama_gguf)
+    assert result.resolved.memory is not None
+    assert [share.device for share in result.resolved.memory.per_device] == devices
+
+
+def test_what_fit_leaves_alone(llama_gguf: Inspection) -> None:
+    """ggml-org/llama.cpp#27872: with a placement and a length given, --fit gives up."""
+    result = check("-c 8192 -np 1 --cpu-moe -fit on", llama_gguf)
+    assert codes(result)["flag_without_effect"] == "warning"
+    assert "flag_without_effect" not in codes(check("-c 8192 -np 1 --cpu-moe", llama_gguf))
+    floor = check("-np 1 --fit-ctx 65536", llama_gguf)
+    assert (floor.findings[0].code, floor.findings[0].where["floor"]) == ("context_may_shrink", 65536)
+
+
+@pytest.mark.parametrize(
+    ("flags", "version", "severity"),
+    [
+        ("-ctv q4_0 -ngl 99", "b10791", "error"),
+        ("-ctv q4_0", "b10791", "warning"),
+        ("-ctk q8_0 -ngl 99", "b10791", "warning"),
+        ("-ctk q8_0 -ctv q8_0 -ngl 99", "b10791", None),
+        ("-ctk q5_1 -ctv q5_1 -ngl 99", "b10791", "error"),
+        ("-ctv q4_0 -ngl 99", "b11434", None),
+        ("-ctv q4_0 -ngl 0", "b10791", None),
+    ],
+)
+def test_cuda_has_not_every_kernel(
+    flags: str, version: str, severity: str | None, llama_gguf: Inspection
+) -> None:
+    """ggml-org/llama.cpp#28524: K in f16 with V in q4_0 stops the server."""
+    result = check(f"-c 8192 -np 1 {flags}", llama_gguf, version=version)
+    assert codes(result).get("cache_type_needs_flash_attention") == severity
+
+
+def test_an_empty_variable_is_read_as_a_number() -> None:
+    result = check_command(["LLAMA_ARG_N_CPU_MOE= llama-server -m x.gguf -np 1 -c 4096"])
+    assert codes(result)["bad_value"] == "error"
+    assert result.corrected is not None
+    assert result.corrected.command == "llama-server -m x.gguf -np 1 -c 4096"
+
+
+def test_overrides_of_tensors_add_up() -> None:
+    result = check("-np 1 -c 4096 -ot exps=CPU -ot attn=CPU")
+    assert result.parsed["--override-tensor"] == "exps=CPU,attn=CPU"
+    assert "setting_overruled" not in codes(result)
+
+
+def test_a_type_of_a_fork_is_replaced_by_one_of_as_many_bits() -> None:
+    result = check("-np 1 -c 4096 -ctk turbo4 -ctv turbo4")
+    assert repaired(result).endswith("--cache-type-k q4_0 --cache-type-v q4_0")
+
+
+def test_an_encoder_serves_no_text(gguf: Gguf) -> None:
+    metadata = {"general.architecture": "bert", "bert.context_length": 512}
+    encoder = gguf(metadata, ((12, 12, 64, None),), heads=12)
+    bert = replace(encoder, layers=(NoCache(tuple(range(12))),))
+    assert codes(check("-c 512 -np 1", bert))["encoder_only"] == "error"
+    assert "encoder_only" not in codes(check("-c 512 -np 1 --embedding", bert))

@@ -5,7 +5,6 @@ A document is turned into one command line; nothing in it is run, and no variabl
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,6 +17,7 @@ from ropewalk.errors import UsageError
 _SUFFIXES = frozenset({".yaml", ".yml", ".json", ".sh", ".service", ".txt", ".container", ".bat", ".ps1"})
 _KEYS = re.compile(r"^[ \t]*\"?(?:services|models|spec)\"?[ \t]*:", re.MULTILINE)
 _MACRO = re.compile(r"\$\{([\w.-]{1,64})\}")
+_PROGRAM = re.compile(r"(?:.*/)?(?:vllm|llama-server|(?:ba)?sh|python[0-9.]*)")
 _MAX_ROUNDS = 4  # macros within macros
 
 
@@ -112,8 +112,7 @@ def _pods(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 def _container(image: str, words: Sequence[str], env: Mapping[str, str]) -> str:
     """A ``docker run`` of the image; a command that names the engine itself stands without it."""
-    program = os.path.basename(words[0]) if words else ""
-    if program in ("vllm", "llama-server", "sh", "bash") or program.startswith("python"):
+    if words and _PROGRAM.fullmatch(words[0]):
         return shlex.join([*(f"{key}={value}" for key, value in env.items()), *words])
     settings = [word for key, value in env.items() for word in ("-e", f"{key}={value}")]
     return shlex.join(["docker", "run", *settings, image, *words])

@@ -88,7 +88,8 @@ def read_values(
     seen: dict[str, ParsedOption] = {}
     for item in options:
         before = seen.get(item.name)
-        if before is not None:
+        appends = item.flag is not None and item.flag.kind == "append"
+        if before is not None and not appends:
             diagnostics.append(_repeated(before, item))
         seen[item.name] = item
         if item.flag is None:
@@ -96,8 +97,10 @@ def read_values(
         elif item.flag.takes_value and len(item.values) < (2 if item.flag.kind == "pair" else 1):
             diagnostics.append(_no_value(item))
         else:
-            parsed.pop(item.name, None)  # the order is that of the settings that count
+            former = parsed.pop(item.name, None)  # the order is that of the settings that count
             parsed[item.name], problem = _value(item.flag, item)
+            if appends and former:
+                parsed[item.name] = f"{former},{parsed[item.name]}"
             diagnostics += [problem] if problem else []
     return parsed, diagnostics
 

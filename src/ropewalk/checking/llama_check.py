@@ -53,17 +53,18 @@ def analyze(
     diagnostics += absent_flags(options, flags, version)
     settings = settings_of(parsed)
     served = serve(settings, inspection, version=version)
+    on_gpu = _on_gpu(settings, command, machine)
     found = None
     if served and inspection:
         try:
-            found = memory_for(settings, served, inspection, machine, version=version)
+            found = memory_for(settings, served, inspection, machine, on_gpu=on_gpu, version=version)
         except (CheckpointError, UsageError) as error:
             diagnostics.append(memory_unknown(error))
     memory = found.memory if found else None
     if inspection is not None:
         diagnostics += _encoder(parsed, inspection)
     diagnostics += _numbers(parsed)
-    diagnostics += cache_type_diagnostics(settings, inspection, on_gpu=_on_gpu(settings, command, machine))
+    diagnostics += cache_type_diagnostics(settings, inspection, on_gpu=on_gpu, version=version)
     if served:
         diagnostics += slot_diagnostics(settings, served)
     if served and inspection:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ropewalk.checking.diagnostics import Diagnostic, diagnostic, set_flag
 from ropewalk.checking.llama_settings import LlamaServed, LlamaSettings
 from ropewalk.inspector.records import Inspection
 from ropewalk.planner.engines import llama_server
+from ropewalk.planner.engines.llama_builds import ALL_PAIRS
 from ropewalk.planner.engines.llama_server import CACHE_TYPES
 from ropewalk.planner.engines.llama_slots import Slots
 from ropewalk.planner.fit import largest
@@ -50,12 +51,13 @@ def memory_for(
     inspection: Inspection,
     machine: Machine,
     *,
+    on_gpu: bool | None,
     version: str | None,
 ) -> LlamaMemory:
-    """All memory terms of the server, term by term as in a plan."""
+    """All memory terms of the server, term by term as in a plan; on the CPU where nothing names a GPU."""
     slots = served.slots
-    request = _request(settings, slots, machine, version)
-    memory_model = llama_server.memory_model(shape_of(inspection), request, machine)
+    request = _request(settings, slots, on_gpu=bool(on_gpu), version=version)
+    memory_model = llama_server.memory_model(shape_of(inspection, mtp=request.mtp), request, machine)
 
     def ends(n_ctx: int) -> tuple[int, int]:
         return _ends(memory_model.estimate_memory(max(n_ctx // slots.num_slots, 1), slots.num_slots))
@@ -68,23 +70,16 @@ def memory_for(
     return LlamaMemory(memory_of(estimate), low, high, budget, longest)
 
 
-def _request(settings: LlamaSettings, slots: Slots, machine: Machine, version: str | None) -> PlanRequest:
-    on_gpu = settings.on_gpu if machine.kind is None else machine.kind == "gpu"
-    return PlanRequest(
+def _request(settings: LlamaSettings, slots: Slots, *, on_gpu: bool, version: str | None) -> PlanRequest:
+    return replace(
+        settings.request,
         context_len=slots.n_ctx // slots.num_slots,  # what is lost to rounding is less than the padding
-        engine="llama-server",
         num_sequences=slots.num_slots,
-        cache_type_k=settings.key_type,
-        cache_type_v=settings.value_type,
         device="gpu" if on_gpu else "cpu",
         batch=slots.n_batch,
         ubatch=slots.n_ubatch,
-        flash_attn=settings.flash_attn,
         kv_unified=slots.unified,
         swa_full=slots.swa_full,
-        gpu_layers=settings.gpu_layers,
-        cache_ram_bytes=max(settings.cache_ram_mib, 0) * MIB,
-        context_checkpoints=max(settings.checkpoints, 0),
         engine_version=version,
     )
 
@@ -163,7 +158,7 @@ def host_cache_diagnostics(settings: LlamaSettings, memory: Memory | None) -> It
 
 
 def cache_type_diagnostics(
-    settings: LlamaSettings, inspection: Inspection | None, *, on_gpu: bool | None
+    settings: LlamaSettings, inspection: Inspection | None, *, on_gpu: bool | None, version: str | None
 ) -> Iterator[Diagnostic]:
     """Cache types that the engine refuses (src/llama-context.cpp:3838-3873, b11434).
 
@@ -181,7 +176,7 @@ def cache_type_diagnostics(
             flash_attn=settings.flash_attn,
         )
     elif on_gpu is not False:
-        yield from _kernels(settings, sure=on_gpu is True)
+        yield from _kernels(settings, sure=on_gpu is True, version=version)
     if inspection is None:
         return
     if key.name != value.name and any(group.kind == "latent" for group in inspection.layers):
@@ -190,14 +185,18 @@ def cache_type_diagnostics(
         yield from _blocks(settings, inspection)
 
 
-def _kernels(settings: LlamaSettings, *, sure: bool) -> Iterator[Diagnostic]:
-    """Default CUDA builds have kernels only for K and V of one type (ggml-cuda/fattn.cu).
+def _kernels(settings: LlamaSettings, *, sure: bool, version: str | None) -> Iterator[Diagnostic]:
+    """Older default CUDA builds have kernels only for K and V of one type (ggml-cuda/fattn.cu).
 
     Without one ``-fa auto`` switches flash attention off, and a quantised V then stops the server
     (ggml-org/llama.cpp#28524); ``-fa on`` has the CPU compute attention.
     """
     key, value = settings.key_type, settings.value_type
-    if settings.flash_attn == "off" or (key == value and key in _CUDA_FLASH_TYPES):
+    missing = "iq4_nl" in (key, value)
+    if not ALL_PAIRS.surely(version):
+        missing |= key != value or key not in _CUDA_FLASH_TYPES
+        sure &= not ALL_PAIRS.maybe(version)
+    if settings.flash_attn == "off" or not missing:
         return
     stops = settings.flash_attn == "auto" and CACHE_TYPES[value].quantised
     kind = next((name for name in (value, key) if name in _CUDA_FLASH_TYPES and name != "f16"), "q8_0")

@@ -5,6 +5,7 @@ Defaults of llama.cpp b11434, common/common.h and tools/server/server.cpp:168.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast
@@ -13,7 +14,7 @@ from ropewalk.inspector.records import Inspection
 from ropewalk.inspector.rope_blocks import full_block
 from ropewalk.planner.engines.llama_server import CACHE_TYPES
 from ropewalk.planner.engines.llama_slots import Slots, resolve_slots
-from ropewalk.planner.records import FlashAttention
+from ropewalk.planner.records import FlashAttention, PlanRequest, SplitMode
 from ropewalk.planner.rope.trained_context import (
     LlamaRope,
     freq_scale,
@@ -21,11 +22,13 @@ from ropewalk.planner.rope.trained_context import (
     trained_context,
     with_flags,
 )
+from ropewalk.units import MIB
 
 AUTO_SLOTS = 4
 _CACHE_RAM_MIB = 8192  # the prompt cache, kept in host memory
 _CHECKPOINTS = 32  # per slot
 _FIT_FLOOR = 4096  # --fit-ctx
+_DRAFTED = 3  # --spec-draft-n-max
 # Where layers and experts go; with one of them --fit may still shorten a context that is not given, and does
 # nothing else (src/llama.cpp llama_params_fit_impl).
 _PLACING = ("--gpu-layers", "--n-cpu-moe", "--cpu-moe", "--override-tensor", "--tensor-split")
@@ -41,6 +44,7 @@ class LlamaSettings:
     ``split_given``: ``--no-kv-unified`` stands there. ``scale`` is the frequency scale, None where no flag
     sets it. ``fit_floor`` is the shortest context that ``--fit`` comes down to, ``placed`` the options given
     that place layers and experts. ``on_gpu`` is what the command says of devices, None where it says nothing.
+    ``request`` is what is planned, but for lengths and slots.
     """
 
     ctx: int | None
@@ -70,6 +74,7 @@ class LlamaSettings:
     cache_ram_given: bool
     checkpoints: int
     gpu_layers: int | None
+    request: PlanRequest
     kv_overrides: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -105,8 +110,49 @@ def settings_of(parsed: dict[str, Any]) -> LlamaSettings:
         cache_ram_mib=_integer(parsed, "--cache-ram", _CACHE_RAM_MIB),
         checkpoints=_integer(parsed, "--ctx-checkpoints", _CHECKPOINTS),
         gpu_layers=_layers(parsed),
+        request=_request(parsed),
         kv_overrides=kv_overrides(str(parsed.get("--override-kv", ""))),
     )
+
+
+def _request(parsed: Mapping[str, Any]) -> PlanRequest:
+    """Types of the cache and places of the layers; values that the server refuses count as unset."""
+    shares = _shares(parsed.get("--tensor-split"))
+    devices = str(parsed.get("--device", "")).split(",")
+    mode = parsed.get("--split-mode", "layer")
+    return PlanRequest(
+        context_len=1,
+        engine="llama-server",
+        cache_type_k=_cache_type(parsed, "--cache-type-k"),
+        cache_type_v=_cache_type(parsed, "--cache-type-v"),
+        flash_attn=_flash(parsed.get("--flash-attn")),
+        gpu_layers=_layers(parsed),
+        cache_ram_bytes=max(_integer(parsed, "--cache-ram", _CACHE_RAM_MIB), 0) * MIB,
+        context_checkpoints=max(_integer(parsed, "--ctx-checkpoints", _CHECKPOINTS), 0),
+        n_cpu_moe=_count(parsed, "--n-cpu-moe"),
+        cpu_moe=bool(parsed.get("--cpu-moe")),
+        override_tensor=tuple(filter(None, str(parsed.get("--override-tensor", "")).split(","))),
+        split_mode=cast("SplitMode", mode) if mode in ("layer", "none", "row", "tensor") else "layer",
+        main_gpu=_count(parsed, "--main-gpu") or 0,
+        tensor_split=shares,
+        gpus_per_node=len(shares) or (len(devices) if len(devices) > 1 else None),
+        mtp=_drafted(parsed),
+    )
+
+
+def _shares(value: object) -> tuple[float, ...]:
+    """``--tensor-split 3,1`` or ``3/1``."""
+    try:
+        return tuple(float(share) for share in re.split(r"[,/]", str(value)) if share) if value else ()
+    except ValueError:
+        return ()
+
+
+def _drafted(parsed: Mapping[str, Any]) -> int:
+    """Tokens that the model's own MTP block drafts, 0 where nothing or something else does."""
+    if "draft-mtp" not in str(parsed.get("--spec-type", "")).split(","):
+        return 0
+    return _count(parsed, "--spec-draft-n-max") or _DRAFTED
 
 
 def kv_overrides(text: str) -> dict[str, str]:
