@@ -22,7 +22,7 @@ from ropewalk.planner.engines import llama_server, transformers, vllm_estimates
 from ropewalk.planner.machine import Machine
 from ropewalk.planner.model import shape_of
 from ropewalk.planner.records import PlanRequest
-from ropewalk.units import GIB, MIB
+from ropewalk.units import GIB, KIB, MIB
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -77,10 +77,9 @@ def test_every_term_of_an_engine_is_explained(engine: str) -> None:
 
 def test_figures_of_the_terms() -> None:
     terms = text("terms")
-    low, _, high = vllm_estimates._GRAPHS
-    assert f"{low / GIB:.2f} to {high / GIB:.2f} GiB" in terms
-    low, _, high = vllm_estimates._GPU_PROCESS
-    assert f"{low / GIB:.2f} to {high / GIB:.2f} GiB" in terms
+    ranges = vllm_estimates._ALONE, vllm_estimates._ALONE_OLD, vllm_estimates._SHARDS, vllm_estimates._STAGES
+    for low, _, high in (*ranges, vllm_estimates._SHARDS_NVLINK):
+        assert f"{low / KIB:.2f} to {high / KIB:.2f}" in terms
     assert f"{llama_server._PROCESS_SPREAD // MIB} MiB to either side" in terms
     assert f"{llama_server._INTERPRETER // MIB} MiB more" in terms
     assert f"{transformers._AT_REST // MIB} MiB seen at rest" in terms

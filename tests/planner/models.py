@@ -252,6 +252,7 @@ def qwen3_next_80b(**facts: Any) -> Inspection:
         num_experts=512,
         num_experts_per_tok=10,
         moe_intermediate_size=512,
+        linear_key_head_dim=128,
         **facts,
     )
 

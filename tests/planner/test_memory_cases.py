@@ -12,6 +12,7 @@ from tests.planner.models import attention, every, inspection, latent, recurrent
 from ropewalk.errors import UsageError
 from ropewalk.inspector.records import Inspection
 from ropewalk.planner.engines import llama_server, vllm
+from ropewalk.planner.engines.vllm_versions import default_utilization
 from ropewalk.planner.machine import Machine
 from ropewalk.planner.model import shape_of
 from ropewalk.planner.records import KvCache, PlanRequest
@@ -172,8 +173,7 @@ def test_c68_utilisation_of_the_whole_device(case: dict[str, Any]) -> None:
     for name in "ABC":
         given, expected = case["input"][name], case["expected"][name]
         total, free = (int(given[key] * 2**30) for key in ("total_gib", "free_gib"))
-        percent = round((given["utilization"] or vllm.UTILIZATION_PERCENT / 100) * 100)
-        asked = vllm.requested_bytes(total, percent)
+        asked = vllm.requested_bytes(total, given["utilization"] or default_utilization(None))
         assert asked / 2**30 == pytest.approx(expected["requested_gib"], abs=0.002)
         assert (asked <= free) is expected["start"]
         if "max_utilization_2_decimals" in expected:

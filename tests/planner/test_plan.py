@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import ceil
 from typing import Any
 
 import pytest
@@ -84,14 +85,14 @@ def test_nothing_fits_at_all() -> None:
 
 
 def test_the_budget_is_per_device() -> None:
-    """Two GPUs of 12 GiB hold what one of 12 GiB does not."""
+    """Two GPUs of 14 GiB hold what one of 14 GiB does not."""
     machine = Machine(kind="gpu")
-    one = make_plan(qwen3_8b(), PlanRequest(8192, "vllm", memory_bytes=12 * GIB), machine=machine)
-    request = PlanRequest(8192, "vllm", memory_bytes=12 * GIB, tensor_parallel=2)
+    one = make_plan(qwen3_8b(), PlanRequest(8192, "vllm", memory_bytes=14 * GIB), machine=machine)
+    request = PlanRequest(8192, "vllm", memory_bytes=14 * GIB, tensor_parallel=2)
     two = make_plan(qwen3_8b(), request, machine=machine)
     assert (one.fit.fits, two.fit.fits) == (False, True)
     assert [share.device for share in two.memory.per_device] == ["gpu:0", "gpu:1"]
-    assert two.fit.usable_bytes == 12 * GIB * 92 // 100
+    assert two.fit.usable_bytes == ceil(14 * GIB * 0.92)
 
 
 def test_the_host_beside_gpus_is_not_judged() -> None:

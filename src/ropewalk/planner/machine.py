@@ -15,7 +15,8 @@ class Machine:
     """What is known of the devices that will serve; None is unknown.
 
     ``memory_bytes`` and ``free_bytes`` are of one device, ``bandwidth`` in bytes per second and
-    ``peak_flops`` in operations per second at the model's dtype: nominal figures give bounds only.
+    ``peak_flops`` in operations per second at the model's dtype: nominal figures give bounds only. ``name``
+    is the card's, ``multiprocessors`` how many it has.
     """
 
     kind: DeviceKind | None = None
@@ -23,6 +24,13 @@ class Machine:
     free_bytes: int | None = None
     bandwidth: float | None = None
     peak_flops: float | None = None
+    name: str | None = None
+    multiprocessors: int | None = None
+
+    @property
+    def is_hopper(self) -> bool:
+        """Whether the card is of the generation of the H100."""
+        return self.name is not None and any(mark in self.name.upper() for mark in ("H100", "H200", "H800"))
 
 
 def device_of(request: PlanRequest, machine: Machine, *, default: DeviceKind) -> DeviceKind:

@@ -56,6 +56,9 @@ def shape_of(
         weights=weights or _NO_WEIGHTS,
         has_tensors=weights is not None,
         block=inspection.block,
+        delta_net=inspection.value("linear_key_head_dim") is not None,
+        quantised=inspection.value("quantization") is not None,
+        packed_weights=(_bits(inspection) or 8) < 8,
         projector_bytes=projector.checkpoint.tensor_bytes if projector else weights.towers if weights else 0,
     )
     if weights is None:

@@ -27,8 +27,10 @@ class ModelShape:
     ``dtype_bytes`` is the width it computes and caches in by default (2 unless the config says float32).
     ``expert_len`` is the inner width of one routed expert, ``num_experts`` 0 for a dense model. The
     ``latent_*`` dims are those of latent attention after keys and values are projected up. ``weights``
-    are estimated from the dimensions where ``has_tensors`` is False. ``encoder_len`` None says that the
-    encoder reads the prompt, so that it is as long as the context.
+    are estimated from the dimensions where ``has_tensors`` is False. ``delta_net`` says that recurrent layers
+    keep a matrix of keys and values (not Mamba's state), ``quantised`` that weights are stored so,
+    ``packed_weights`` that they have fewer than eight bits. ``encoder_len`` None says that the encoder reads
+    the prompt, so that it is as long as the context.
     """
 
     stored_as: Format
@@ -58,6 +60,9 @@ class ModelShape:
     block: Block | None
     draft: Draft | None = None
     projector_bytes: int = 0
+    delta_net: bool = False
+    quantised: bool = False
+    packed_weights: bool = False
 
     @property
     def has_dense_blocks(self) -> bool:

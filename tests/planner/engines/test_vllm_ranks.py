@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import ceil
 from typing import Any
 
 import pytest
@@ -262,7 +263,7 @@ def test_a_cluster_of_two_kinds_of_devices() -> None:
     )  # fmt: skip
     found = make_plan(llama_8b(), request, machine=Machine(kind="gpu"))
     budgets = [place.budget_bytes for place in places(found)]
-    assert budgets == [80 * GIB * 92 // 100] * 2 + [24 * GIB * 92 // 100] * 2
+    assert budgets == [ceil(80 * GIB * 0.92)] * 2 + [ceil(24 * GIB * 0.92)] * 2
     assert found.fit.budget_bytes == 24 * GIB
     assert [place.tightest for place in places(found)] == [False, False, True, False]
     for share in found.memory.per_device:

@@ -5,16 +5,23 @@ Rules of vLLM 0.32 (November 2026) unless a line says otherwise.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from math import ceil
 
 from ropewalk.errors import UsageError
 from ropewalk.findings import Finding
 from ropewalk.planner.caches import CacheType, cache_types, find_cache_type
+from ropewalk.planner.engines import vllm_versions as versions
 from ropewalk.planner.engines.vllm_buckets import BLOCK_UNIT, Paging, block_size, buckets_of, state_bytes
+from ropewalk.planner.engines.vllm_capacity import StartPool, start_pool
 from ropewalk.planner.engines.vllm_estimates import (
+    Profile,
     activations,
+    cpu_activations,
     graphs,
     latent_workspace,
+    non_torch,
     process_overhead,
 )
 from ropewalk.planner.engines.vllm_partitions import alternatives as alternatives
@@ -26,6 +33,7 @@ from ropewalk.planner.layers_cache import LogicalCache, logical_cache
 from ropewalk.planner.machine import DeviceKind, Machine, device_of
 from ropewalk.planner.parallel import check_options, pipeline_stages, replica_sequences
 from ropewalk.planner.records import Basis, KvCache, MemoryTerm, PlanRequest, RankPlace
+from ropewalk.planner.rope.versions import has
 from ropewalk.planner.shape import ModelShape
 from ropewalk.planner.terms import CACHES, DeviceMemory, MemoryEstimate, cache_bytes, exact, with_places
 from ropewalk.planner.weights import StageWeights, stage_weights, weights_term
@@ -57,10 +65,17 @@ _OPTIONS = frozenset({
     "layer_partition", "block_size", "fit",
 })  # fmt: skip
 
-UTILIZATION_PERCENT = 92  # config/cache.py:102, of the device's whole memory
-# Default --max-num-batched-tokens of a server by device memory, engine/arg_utils.py:2898-2960.
-_BATCHED_TOKENS = ((160 * GIB, 16384), (70 * GIB, 8192), (0, 2048))
+# Default --max-num-batched-tokens and --max-num-seqs of a server by device memory (not for A100s), engine/
+# arg_utils.py:2898-2960 of 0.32.
+_BATCH_DEFAULTS = ((160 * GIB, 16384, 1024), (70 * GIB, 8192, 1024), (0, 2048, 256))
+_CPU_SEQUENCES = 128
+_ONLINE = frozenset(
+    {"fp8", "fp8_per_tensor", "fp8_per_block"}
+)  # quantised while loading, quantization/fp8.py
+DRAFT_TOKENS = 4  # proposed per step by a model of its own: what vLLM's examples start from
+_DTYPES = {"float": 4, "float32": 4, "half": 2, "float16": 2, "bfloat16": 2}
 _CPU_BATCHED_TOKENS = 2048
+UTILIZATION_PERCENT = 92  # from 0.20 on, config/cache.py:102
 
 
 def types_of(shape: ModelShape, request: PlanRequest, machine: Machine) -> tuple[CacheType, CacheType]:
@@ -71,16 +86,16 @@ def types_of(shape: ModelShape, request: PlanRequest, machine: Machine) -> tuple
             where={"flag": "--cache-type", "k": request.cache_type_k, "v": request.cache_type_v},
         )
     if request.cache_type_k == "auto":
-        kind = CacheType("auto", 1, _dtype_bytes(shape))
+        kind = CacheType("auto", 1, _dtype_bytes(shape, request))
     else:
         table = CPU_TYPES if device_of(request, machine, default="gpu") == "cpu" else GPU_TYPES
         kind = find_cache_type(table, request.cache_type_k, engine="vLLM")
     return kind, kind
 
 
-def _dtype_bytes(shape: ModelShape) -> int:
-    """``--dtype auto`` loads float32 in 16 bits (config/model.py, _resolve_auto_dtype)."""
-    return min(shape.dtype_bytes, 2)
+def _dtype_bytes(shape: ModelShape, request: PlanRequest) -> int:
+    """As asked; ``auto`` loads float32 in 16 bits (config/model.py, _resolve_auto_dtype)."""
+    return _DTYPES.get(request.dtype, min(shape.dtype_bytes, 2))
 
 
 def usable_bytes(request: PlanRequest, machine: Machine) -> int | None:
@@ -90,7 +105,18 @@ def usable_bytes(request: PlanRequest, machine: Machine) -> int | None:
 
 def _usable(budget: int, request: PlanRequest, machine: Machine) -> int:
     on_cpu = device_of(request, machine, default="gpu") == "cpu"
-    return budget if on_cpu else budget * UTILIZATION_PERCENT // 100
+    return budget if on_cpu else requested_bytes(budget, utilization(request))
+
+
+def utilization(request: PlanRequest) -> float:
+    """``--gpu-memory-utilization``: as asked, else the version's default."""
+    asked = request.gpu_memory_utilization
+    return versions.default_utilization(request.engine_version) if asked is None else asked
+
+
+def requested_bytes(total_bytes: int, share: float) -> int:
+    """What a server asks for: a share of the whole device, rounded up, whatever is free of it."""
+    return ceil(total_bytes * share)
 
 
 def _budgets(request: PlanRequest, machine: Machine) -> tuple[int | None, ...]:
@@ -113,10 +139,27 @@ def batched_tokens(
     if device_of(request, machine, default="gpu") == "cpu":
         default = _CPU_BATCHED_TOKENS * request.tensor_parallel * request.pipeline_parallel
     else:
-        memory = machine.memory_bytes or request.memory_bytes or 0
-        default = next(tokens for floor, tokens in _BATCHED_TOKENS if memory >= floor)
-    sequences = replica_sequences(request, num_sequences or request.num_sequences)
+        default, _ = batch_defaults(request, machine)
+    sequences = running_sequences(request, num_sequences or request.num_sequences)
     return min(default, sequences * (context_len or request.context_len))
+
+
+def batch_defaults(request: PlanRequest, machine: Machine) -> tuple[int, int]:
+    """Batched tokens and sequences of a GPU's server that is told neither."""
+    memory = machine.memory_bytes or request.memory_bytes or 0
+    if "A100" in (machine.name or "").upper():
+        memory = 0
+    return next((tokens, count) for floor, tokens, count in _BATCH_DEFAULTS if memory >= floor)
+
+
+def running_sequences(request: PlanRequest, num_sequences: int) -> int:
+    """``--max-num-seqs`` of one replica: as asked, else as many as are held."""
+    return request.max_num_seqs or replica_sequences(request, num_sequences)
+
+
+def drafted_tokens(request: PlanRequest) -> int:
+    """Tokens that are proposed per step."""
+    return request.mtp or (DRAFT_TOKENS if request.draft else 0)
 
 
 def memory_model(shape: ModelShape, request: PlanRequest, machine: Machine) -> VllmMemoryModel:
@@ -130,10 +173,15 @@ def memory_model(shape: ModelShape, request: PlanRequest, machine: Machine) -> V
         device=device,
         tensor_parallel=request.tensor_parallel,
         cache_type=key,
-        dtype_bytes=_dtype_bytes(shape),
-        state_dtype_bytes=shape.state_dtype_bytes,
+        dtype_bytes=_dtype_bytes(shape, request),
+        # Processors with AVX-512 for bfloat16 keep states in float32 (platforms/cpu.py:303 of 0.32).
+        state_dtype_bytes=4 if device == "cpu" else shape.state_dtype_bytes,
         context_parallel=request.decode_context_parallel,
         block_size=request.block_size,
+        context_len=request.context_len,
+        drafted=drafted_tokens(request),
+        prefix_caching=versions.caches_prefixes(shape, request.engine_version, request.prefix_caching),
+        checkpoints=has(versions.PREFILL_CHECKPOINTS, request.engine_version),
     )
     stages = pipeline_stages(shape.num_layers, request.pipeline_parallel, partition=request.layer_partition)
     whole = replace(paging, tensor_parallel=1)
@@ -147,13 +195,26 @@ def memory_model(shape: ModelShape, request: PlanRequest, machine: Machine) -> V
         cache_type=key,
         stages=stages,
         block_size=block_size(shape, paging),
-        # Chunked attention switches the hybrid manager off (config/vllm.py:2170-2196).
-        pool=make_pool(buckets_of(shape, paging), hybrid=all(g.kind != "chunked" for g in shape.layers)),
-        weights=stage_weights(shape, stages, request.tensor_parallel),
+        # Only VLLM_ALLOW_CHUNKED_LOCAL_ATTN_WITH_HYBRID_KV_CACHE=0 prices chunks as full attention.
+        pool=make_pool(buckets_of(shape, paging)),
+        weights=stage_weights(_loaded(shape, request), stages, request.tensor_parallel),
         kinds=kinds,
         alike=tuple(dict.fromkeys(kinds)),
         sequence_state_bytes=sum(state_bytes(group, whole) * group.count for group in states),
     )
+
+
+def _loaded(shape: ModelShape, request: PlanRequest) -> ModelShape:
+    """The model with the blocks' matrices in 8 bits where ``--quantization`` quantises while it loads; tables
+    stay as they are. What is stored packed stays packed."""
+    if request.quantization not in _ONLINE or shape.quantised:
+        return shape
+    weights = shape.weights
+    halved = {
+        name: tuple(size // shape.dtype_bytes for size in getattr(weights, name))
+        for name in ("layers", "experts")
+    }
+    return replace(shape, weights=replace(weights, **halved))
 
 
 def _check_block(request: PlanRequest, device: DeviceKind) -> None:
@@ -167,12 +228,14 @@ def _check_block(request: PlanRequest, device: DeviceKind) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """What a length and a number of sequences come to: blocks of each group for one replica, and what
-    every rank needs beside weights and cache."""
+    """What a length and a number of sequences come to: blocks of each group for one replica, tokens of one
+    step, and the workspace of latent attention."""
 
     blocks: list[int]
     sequences: int
-    beside: list[MemoryTerm]
+    running: int
+    batched: int
+    workspace: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,9 +295,10 @@ class VllmMemoryModel:
         if len(devices) > 1:
             devices = with_places(devices, self._with_blocks(terms))
         logical = self._logical(context_len)
+        kv = self._kv(logical, devices, sum(step.blocks), num_sequences)
         return MemoryEstimate(
             tuple(devices),
-            self._kv(logical, devices, sum(step.blocks), num_sequences),
+            with_pool(kv, start_pool(self, context_len, num_sequences)),
             logical.terms(num_sequences, state_bytes=self.sequence_state_bytes),
         )
 
@@ -248,16 +312,48 @@ class VllmMemoryModel:
             if kind.usable_bytes is not None
         )
 
+    def rank_terms(
+        self, context_len: int, num_sequences: int
+    ) -> Iterator[tuple[int, int | None, tuple[MemoryTerm, ...]]]:
+        """Of each kind of rank its stage, its share of the device's memory (None where that is not known)
+        and its terms."""
+        step = self._step(context_len, num_sequences)
+        for kind in self.alike:
+            share = kind.usable_bytes
+            if share is None and self.machine.memory_bytes is not None:
+                share = requested_bytes(self.machine.memory_bytes, utilization(self.request))
+            yield kind.stage, share, self._terms(kind, step)
+
+    def planned_cache_bytes(self, context_len: int, num_sequences: int) -> int:
+        """Caches of the rank that holds most: what a plan gives each rank where bytes are given."""
+        return max(
+            sum(term.bytes for term in terms if term.name in CACHES)
+            for _, _, terms in self.rank_terms(context_len, num_sequences)
+        )
+
     def _step(self, context_len: int, num_sequences: int) -> _Step:
         batched = batched_tokens(
             self.request, self.machine, context_len=context_len, num_sequences=num_sequences
         )
         sequences = replica_sequences(self.request, num_sequences)
         blocks = self.pool.group_blocks(context_len, self.in_flight(context_len, batched))
-        return _Step(blocks, sequences, self._beside(context_len, sequences, batched))
+        running = running_sequences(self.request, num_sequences)
+        workspace = latent_workspace(
+            self.shape, context_len=context_len, num_sequences=running, block_size=self.block_size
+        )
+        return _Step(blocks, sequences, running, batched, workspace)
 
     def _terms(self, kind: RankKind, step: _Step) -> tuple[MemoryTerm, ...]:
         """The terms of a rank of this kind."""
+        caches = self._caches(self._pool_stage(kind.stage), step.blocks, step.sequences)
+        return (*self._weights(kind), *caches, *self._beside(kind, step))
+
+    def _beside(self, kind: RankKind, step: _Step) -> tuple[MemoryTerm, ...]:
+        """What a rank holds beside weights and caches."""
+        profile = self._profile(kind, step)
+        if self.device == "gpu":
+            peak = activations(self.shape, profile)
+            return peak, graphs(self.shape, profile), non_torch(profile)
         process = process_overhead(
             self.shape,
             self.device,
@@ -265,8 +361,25 @@ class VllmMemoryModel:
             joins=kind.joins,
             balances=kind.leads and self.request.data_parallel > 1,
         )
-        caches = self._caches(self._pool_stage(kind.stage), step.blocks, step.sequences)
-        return (*self._weights(kind), *caches, *step.beside, process)
+        return cpu_activations(self.shape, profile), process
+
+    def _profile(self, kind: RankKind, step: _Step) -> Profile:
+        first, last = self.stages[kind.stage]
+        return Profile(
+            version=self.request.engine_version,
+            tokens=step.batched,
+            sequences=step.running,
+            dtype_bytes=_dtype_bytes(self.shape, self.request),
+            tensor_parallel=self.request.tensor_parallel,
+            pipeline_parallel=self.request.pipeline_parallel,
+            num_layers=last - first,
+            samples=kind.stage == len(self.stages) - 1,
+            workspace=step.workspace,
+            hopper=self.machine.is_hopper,
+            multiprocessors=self.machine.multiprocessors,
+            eager=self.request.enforce_eager,
+            towers=bool(self.shape.projector_bytes) and not self.request.language_model_only,
+        )
 
     def _with_blocks(self, terms: dict[RankKind, tuple[MemoryTerm, ...]]) -> list[RankPlace]:
         """The places with the blocks that each rank has room for beside everything else."""
@@ -284,9 +397,9 @@ class VllmMemoryModel:
     def _weights(self, kind: RankKind) -> list[MemoryTerm]:
         number, ranks = kind.stage, self.request.tensor_parallel
         basis: Basis = "engine_rule" if len(self.kinds) > 1 else "exact"
-        size = self._weight_bytes(kind) * _dtype_bytes(self.shape) // self.shape.dtype_bytes
+        size = self._weight_bytes(kind) * _dtype_bytes(self.shape, self.request) // self.shape.dtype_bytes
         terms = [weights_term(self.shape, size, source="sum of the tensors", basis=basis)]
-        if self.shape.projector_bytes and number == 0:
+        if self.shape.projector_bytes and number == 0 and not self.request.language_model_only:
             terms.append(exact("projector", self.shape.projector_bytes // ranks, "sum of the tensors"))
         if self.shape.draft and number == len(self.stages) - 1:
             drafter = self.shape.draft.weights_bytes // ranks
@@ -316,19 +429,6 @@ class VllmMemoryModel:
         basis: Basis = "estimate" if self.shape.pools_tokens else "engine_rule"
         return [exact(name, size, source, basis=basis) for name, size in sizes.items()]
 
-    def _beside(self, context_len: int, num_sequences: int, batched: int) -> list[MemoryTerm]:
-        workspace = latent_workspace(
-            self.shape, context_len=context_len, num_sequences=num_sequences, block_size=self.block_size
-        )
-        peak = activations(
-            self.shape,
-            tokens=batched,
-            num_sequences=num_sequences,
-            workspace=workspace,
-            tensor_parallel=self.request.tensor_parallel,
-        )
-        return [peak, graphs()] if self.device == "gpu" else [peak]
-
     def _logical(self, context_len: int) -> LogicalCache:
         return logical_cache(
             self.shape.cached_layers,
@@ -356,6 +456,28 @@ class VllmMemoryModel:
         )
 
 
+def with_pool(kv: KvCache, pool: StartPool | None) -> KvCache:
+    """The record with the pool that the start takes."""
+    if pool is None:
+        return kv
+    have = pool.available
+    return replace(
+        kv,
+        pool_bytes=have.likely,
+        pool_bytes_low=have.low,
+        pool_bytes_high=have.high,
+        pool_blocks=pool.likely.num_blocks,
+        pool_blocks_low=pool.low.num_blocks,
+        pool_blocks_high=pool.high.num_blocks,
+        pool_tokens=pool.likely.tokens,
+        pool_tokens_low=pool.low.tokens,
+        pool_tokens_high=pool.high.tokens,
+        pool_concurrency=pool.likely.max_concurrency,
+        pool_concurrency_low=pool.low.max_concurrency,
+        pool_concurrency_high=pool.high.max_concurrency,
+    )
+
+
 def findings(shape: ModelShape, request: PlanRequest, machine: Machine) -> list[Finding]:
     """What vLLM would refuse at start (a layout for another width, memory that is not free), and what its
     ranks do not gain."""
@@ -376,17 +498,12 @@ def findings(shape: ModelShape, request: PlanRequest, machine: Machine) -> list[
         and machine.memory_bytes
         and machine.free_bytes is not None
     ):
-        found += _not_free(machine.memory_bytes, machine.free_bytes)
+        found += _not_free(machine.memory_bytes, machine.free_bytes, utilization(request))
     return found
 
 
-def requested_bytes(total_bytes: int, percent: int = UTILIZATION_PERCENT) -> int:
-    """What a server asks for: a share of the whole device, rounded up, whatever is free of it."""
-    return -(-total_bytes * percent // 100)
-
-
-def _not_free(total: int, free: int) -> list[Finding]:
-    requested = requested_bytes(total)
+def _not_free(total: int, free: int, share: float) -> list[Finding]:
+    requested = requested_bytes(total, share)
     if requested <= free:
         return []
     percent = free * 100 // total
@@ -394,7 +511,7 @@ def _not_free(total: int, free: int) -> list[Finding]:
         Finding(
             "memory_in_use",
             "error",
-            f"vLLM takes {UTILIZATION_PERCENT} % of {format_bytes(total)}, {format_bytes(requested)}, but "
+            f"vLLM takes {share * 100:g} % of {format_bytes(total)}, {format_bytes(requested)}, but "
             f"{format_bytes(free)} are free: --gpu-memory-utilization {percent / 100:.2f} at most, or "
             "--kv-cache-memory-bytes",
             {"requested_bytes": requested, "free_bytes": free, "max_percent": percent},

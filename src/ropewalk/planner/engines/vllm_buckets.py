@@ -20,7 +20,12 @@ _LATENT_ALIGNMENT = 128  # hybrids with latent attention, platforms/interface.py
 
 @dataclass(frozen=True, slots=True)
 class Paging:
-    """What the sizes of pages depend on; ``block_size`` is the one asked for, None for the engine's own."""
+    """What the sizes of pages depend on; ``block_size`` is the one asked for, None for the engine's own.
+
+    ``context_len`` sizes the one block of a model that keeps nothing but states; ``drafted`` is how many
+    tokens are proposed per step. ``prefix_caching`` and ``checkpoints`` decide how many states a request
+    holds.
+    """
 
     device: DeviceKind
     tensor_parallel: int
@@ -29,6 +34,10 @@ class Paging:
     state_dtype_bytes: int
     context_parallel: int = 1
     block_size: int | None = None
+    context_len: int = 0
+    drafted: int = 0
+    prefix_caching: bool = True
+    checkpoints: bool = True
 
 
 def buckets_of(shape: ModelShape, paging: Paging) -> tuple[Bucket, ...]:
@@ -48,8 +57,7 @@ def buckets_of(shape: ModelShape, paging: Paging) -> tuple[Bucket, ...]:
             page = block * _token_bytes(group, paging) // ratio
             buckets.append(Bucket("full", group.indices, page, shared))
         if group.indexer_head_dim:
-            # fp8 keys with one f32 scale per 128 values, models/deepseek_v2.py:731.
-            page = block * group.indexer_head_dim * 132 // 128 // ratio
+            page = block * _indexer_bytes(group) // ratio
             buckets.append(Bucket("full", group.indices, page, shared, term="indexer_cache"))
     return tuple(buckets)
 
@@ -60,6 +68,8 @@ def block_size(shape: ModelShape, paging: Paging) -> int:
     size = paging.block_size or (16 if latent else _DEFAULT_BLOCK[paging.device])
     states = [state_bytes(group, paging) for group in shape.layers if group.state]
     tokens = [_token_bytes(group, paging) for group in shape.layers if group.grows]
+    if states and not tokens and not paging.prefix_caching:
+        return paging.block_size or paging.context_len or size  # mamba_block_size, models/config.py
     if not states or not tokens:
         return size
     unit = max(size, _LATENT_ALIGNMENT) if latent else size
@@ -88,18 +98,19 @@ def _kind(group: LayerGroup) -> BucketKind:
 def _state(shape: ModelShape, group: LayerGroup, paging: Paging, block: int) -> Bucket:
     """A state's page, padded to the attention page beside it.
 
-    With attention layers prefix caching is on and a request holds two states, three where a prefill
-    can leave a checkpoint (Mamba2; mamba_mixer2.py:1107); a pure state model holds one.
+    A request holds one state; with prefix caching two, and one more where a prefill leaves a checkpoint
+    (mamba_mixer2.py:1107 of 0.32); one for each drafted token on top (v1/kv_cache_interface.py, MambaSpec).
     """
     tokens = [_token_bytes(other, paging) for other in shape.layers if other.grows]
     page = block * max(tokens) if tokens else state_bytes(group, paging)
-    pages = 1 if not tokens else 2 + _leaves_checkpoint(group)
+    cached = 1 + (paging.checkpoints and _leaves_checkpoint(shape, group)) if paging.prefix_caching else 0
+    pages = 1 + cached + paging.drafted
     return Bucket("state", group.indices, page, block, pages=pages, term="state")
 
 
-def _leaves_checkpoint(group: LayerGroup) -> bool:
-    """Mamba2: heads narrower than their state (64 of 128), where delta nets have square ones."""
-    return any(len(tensor.shape) == 3 and tensor.shape[1] != tensor.shape[2] for tensor in group.state)
+def _leaves_checkpoint(shape: ModelShape, group: LayerGroup) -> bool:
+    """Mamba2, as opposed to delta nets, which have a size of keys of their own."""
+    return not shape.delta_net and any(len(tensor.shape) == 3 for tensor in group.state)
 
 
 def _token_bytes(group: LayerGroup, paging: Paging) -> int:
@@ -110,9 +121,21 @@ def _token_bytes(group: LayerGroup, paging: Paging) -> int:
 
 
 def state_bytes(group: LayerGroup, paging: Paging) -> int:
-    """Bytes of one layer's state on one rank: convolution rows at the model's dtype."""
-    total = sum(
-        prod(tensor.shape) * (paging.dtype_bytes if tensor.name == "conv" else paging.state_dtype_bytes)
-        for tensor in group.state
-    )
+    """Bytes of one layer's state on one rank: convolution rows at the model's dtype, one more for each
+    drafted token (mamba_utils.py of 0.19: ``conv_kernel - 1 + num_spec``)."""
+    total = 0
+    for tensor in group.state:
+        if tensor.name == "conv":
+            rows, *rest = tensor.shape
+            total += (rows + paging.drafted) * prod(rest) * paging.dtype_bytes
+        else:
+            total += prod(tensor.shape) * paging.state_dtype_bytes
     return total // paging.tensor_parallel
+
+
+def _indexer_bytes(group: LayerGroup) -> int:
+    """Bytes of one token's index keys in one layer: fp8 with one float32 scale per 128 values
+    (models/deepseek_v2.py:731); beside plain heads of keys and values they are kept in 16 bits (MiniMax-M3:
+    256 B of 128 values)."""
+    size = group.indexer_head_dim or 0
+    return size * 132 // 128 if group.kind == "latent" else size * 2
