@@ -209,12 +209,10 @@ def _loaded(shape: ModelShape, request: PlanRequest) -> ModelShape:
     stay as they are. What is stored packed stays packed."""
     if request.quantization not in _ONLINE or shape.quantised:
         return shape
-    weights = shape.weights
-    halved = {
-        name: tuple(size // shape.dtype_bytes for size in getattr(weights, name))
-        for name in ("layers", "experts")
-    }
-    return replace(shape, weights=replace(weights, **halved))
+    weights, width = shape.weights, shape.dtype_bytes
+    layers = tuple(size // width for size in weights.layers)
+    experts = tuple(size // width for size in weights.experts)
+    return replace(shape, weights=replace(weights, layers=layers, experts=experts))
 
 
 def _check_block(request: PlanRequest, device: DeviceKind) -> None:
