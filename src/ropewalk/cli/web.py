@@ -25,8 +25,8 @@ from ropewalk.errors import UsageError
 def command(checkpoint: str | None, host: str, port: int, public_url: str | None) -> None:
     """Serve the application to a browser until Ctrl-C; every page is a session of its own.
 
-    Open the address that it prints: the token in it is new at each start. Who has that address can read files and
-    start servers as you. A page that is closed ends its session and what that started.
+    Open the address that it prints: the token in it is new at each start. Who has that address can read files
+    and start servers as you. A page that is closed ends its session and what that started.
     """
     if find_spec("textual_serve") is None:
         raise UsageError('`ropewalk web` needs an extra: pip install "ropewalk[web]"')
