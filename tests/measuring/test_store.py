@@ -3,6 +3,8 @@ from __future__ import annotations
 import csv
 import io
 import sqlite3
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -128,6 +130,8 @@ def test_a_run_whose_process_is_gone_was_interrupted(tmp_path: Path, monkeypatch
             ("killed", replace(here, pid=2**22 + 1)),  # above pid_max of Linux
             ("id-taken", replace(here, start_time="1")),
             ("elsewhere", replace(here, host="another", pid=2**22 + 1)),
+            ("beside", replace(here, space=f"{here.space}1", pid=2**22 + 1)),
+            ("before", replace(here, space="0n1")),
         ):
             monkeypatch.setattr(module, "this_process", lambda owner=owner: owner)
             store.create(run(name))
@@ -139,6 +143,8 @@ def test_a_run_whose_process_is_gone_was_interrupted(tmp_path: Path, monkeypatch
             "killed": "interrupted",
             "id-taken": "interrupted",
             "elsewhere": "running",  # cannot be seen from here
+            "beside": "running",  # in a container of this machine
+            "before": "interrupted",  # the machine was started anew
             "done": "finished",
         }
         assert {name: store.load(name).status for name in listed} == listed
@@ -253,6 +259,21 @@ def test_a_store_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:
     other.close()
     with pytest.raises(RunStoreError, match="newer version"):
         RunStore(path)
+
+
+def test_a_store_that_many_open_first_at_once_is_made_once(tmp_path: Path) -> None:
+    for attempt in range(5):
+        path, together = tmp_path / f"{attempt}.sqlite3", threading.Barrier(12)
+
+        def first(number: int, path: Path = path, together: threading.Barrier = together) -> None:
+            together.wait()
+            with RunStore(path, lock_seconds=60.0) as store:
+                store.create(run(f"20261130-1549-{number:04x}"))
+
+        with ThreadPoolExecutor(12) as pool:
+            list(pool.map(first, range(12)))
+        with RunStore(path) as store:
+            assert len(store.runs()) == 12
 
 
 def test_an_older_store_is_migrated_with_its_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

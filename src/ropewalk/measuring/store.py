@@ -12,6 +12,7 @@ import io
 import json
 import re
 import sqlite3
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
@@ -27,6 +28,7 @@ from ropewalk.measuring.records import ArmResult, Measurement, RunStatus, Trial
 from ropewalk.planner.calibration import Calibration
 
 LOCK_SECONDS = 5.0
+_BUSY_SECONDS = 0.01
 Row = tuple[Any, ...]
 
 # Never edited, only added to: user_version counts those that a file has seen.
@@ -78,7 +80,7 @@ class RunStore:
                 path, timeout=lock_seconds, isolation_level=None, check_same_thread=False
             )
             try:
-                self._db.execute("PRAGMA journal_mode = WAL")
+                self._write_ahead(lock_seconds)
                 self._db.execute("PRAGMA synchronous = FULL")
                 self._migrate()
             except BaseException:
@@ -217,11 +219,27 @@ class RunStore:
                 f"{self.path} was written by a newer version of ropewalk",
                 where={"store": str(self.path), "version": version, "known": len(MIGRATIONS)},
             )
-        for number, statements in enumerate(MIGRATIONS[version:], start=version + 1):
-            with self._transaction():
+        if version == len(MIGRATIONS):
+            return
+        with self._transaction():  # another process may have been first
+            ((version,),) = self._db.execute("PRAGMA user_version")
+            for statements in MIGRATIONS[version:]:
                 for statement in statements:
                     self._db.execute(statement)
-                self._db.execute(f"PRAGMA user_version = {number}")
+            self._db.execute(f"PRAGMA user_version = {max(version, len(MIGRATIONS))}")
+
+    def _write_ahead(self, lock_seconds: float) -> None:
+        """Set once in a file's life. SQLite does not wait for others who do so at the same moment."""
+        deadline = time.monotonic() + lock_seconds
+        while True:
+            try:
+                self._db.execute("PRAGMA journal_mode = WAL")
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorname != "SQLITE_BUSY" or time.monotonic() > deadline:
+                    raise
+                time.sleep(_BUSY_SECONDS)
+            else:
+                return
 
     def _write(self, statement: str, *values: object) -> None:
         with self._guard(), self._transaction():

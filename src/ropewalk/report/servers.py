@@ -19,7 +19,7 @@ def servers_page(servers: Sequence[DetachedServer], *, leftovers: Leftovers = _N
         return Page(("no server was left running; `ropewalk serve --detach` leaves one", *behind))
     rows = (
         (
-            strong(server.name),
+            strong(server.name if server.is_here else f"{server.name} on {server.host}"),
             f"{server.base_url}/v1",
             format_tokens(server.context_len),
             str(server.pid),

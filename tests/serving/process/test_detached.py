@@ -46,7 +46,8 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     yield
     for server in detached_servers():
-        stop_detached(server)
+        if server.is_here:
+            stop_detached(server)
 
 
 def leave(tmp_path: Path, name: str, starter: str = STARTER) -> DetachedServer:
@@ -101,6 +102,52 @@ def test_a_process_that_got_the_same_id_is_not_touched(tmp_path: Path) -> None:
     assert stranger.poll() is None
     stranger.kill()
     stranger.wait()
+
+
+def test_servers_of_other_machines_and_namespaces_are_listed_and_left_alone(tmp_path: Path) -> None:
+    server = leave(tmp_path, "model")
+    boot, _, namespace = server.space.partition("n")
+    other_boot = "0" * 32
+    foreign = (
+        replace(
+            server, name="elsewhere", supervisor_pid=4194305, host="other", space=f"{other_boot}n{namespace}"
+        ),
+        replace(server, name="beside", supervisor_pid=4194305, space=f"{boot}n1"),
+    )
+    for record in foreign:
+        (servers_dir() / f"{record.supervisor_pid}-{record.space}.json").write_text(jsonio.dumps(record))
+    assert {one.name: one.is_here for one in detached_servers()} == {
+        "model": True,
+        "elsewhere": False,
+        "beside": False,
+    }
+    assert find_detached() == server
+    with pytest.raises(UsageError, match="runs on other") as caught:
+        stop_detached(foreign[0])
+    assert caught.value.code == "server_elsewhere"
+    stop_detached(server)
+    assert len(detached_servers()) == len(list(servers_dir().iterdir())) == 2
+    with pytest.raises(UsageError, match=r"no server was left running.*; of .*other"):
+        find_detached()
+
+
+def test_a_server_from_before_the_machine_was_started_anew_is_forgotten(tmp_path: Path) -> None:
+    server = leave(tmp_path, "model")
+    stop_detached(server)
+    old = replace(server, space=f"{'0' * 32}n1")
+    (servers_dir() / "old.json").write_text(jsonio.dumps(old))
+    assert detached_servers() == ()
+    assert list(servers_dir().iterdir()) == []
+
+
+@pytest.mark.parametrize("text", ["", '{"name": "mod', "[]", '{"name": 1}', "\0"])
+def test_a_record_that_was_cut_short_breaks_nothing(text: str, tmp_path: Path) -> None:
+    servers_dir().mkdir(parents=True)
+    (servers_dir() / "1.json").write_text(text)
+    (servers_dir() / "2.json").mkdir()
+    assert detached_servers() == ()
+    server = leave(tmp_path, "model")
+    assert detached_servers() == (server,)
 
 
 def test_nothing_is_left_running() -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import platform
 import signal
+import tempfile
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,7 +13,15 @@ from typing import TYPE_CHECKING
 
 from ropewalk import jsonio
 from ropewalk.errors import EngineTimeoutError, UsageError
-from ropewalk.serving.process.processes import descendants, is_alive, send, start_time, wait_until
+from ropewalk.serving.process.processes import (
+    descendants,
+    is_alive,
+    is_of_earlier_boot,
+    pid_space,
+    send,
+    start_time,
+    wait_until,
+)
 
 if TYPE_CHECKING:
     from ropewalk.serving.launcher import RunningServer
@@ -23,7 +34,9 @@ class DetachedServer:
     """A server that outlives the command that started it.
 
     ``supervisor_pid`` and ``supervisor_start_time`` name the process that watches it for good; ``started`` is
-    UTC in ISO 8601. ``nodes`` are the addresses of a group, which ends and is stopped as one.
+    UTC in ISO 8601. ``nodes`` are the addresses of a group, which ends and is stopped as one. ``host`` and
+    ``space`` (:func:`pid_space`) tell where its processes are: the folder of these records may be one of
+    several machines or containers. Both are empty from a version that did not note them.
     """
 
     name: str
@@ -36,12 +49,19 @@ class DetachedServer:
     log_path: str
     started: str
     nodes: tuple[str, ...] = ()
+    host: str = ""
+    space: str = ""
     schema: str = "ropewalk.server/1"
 
     @property
     def port(self) -> str:
         """The port as a person writes it."""
         return self.base_url.rpartition(":")[2]
+
+    @property
+    def is_here(self) -> bool:
+        """Whether its processes can be seen, and it can be stopped, from here."""
+        return self.host in ("", platform.node()) and self.space in ("", pid_space())
 
 
 def servers_dir() -> Path:
@@ -66,24 +86,27 @@ def leave_running(server: RunningServer) -> DetachedServer:
         log_path=str(server.log_path.absolute()),
         started=datetime.now(UTC).isoformat(timespec="milliseconds"),
         nodes=tuple(node.address for node in server.spec.nodes),
+        host=platform.node(),
+        space=pid_space(),
     )
-    path = _path(record)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(jsonio.dumps(record))
+    _write(record)
     server.detach_process()
     return record
 
 
 def detached_servers() -> tuple[DetachedServer, ...]:
-    """Those that still run, the oldest first; files of others are removed."""
-    running = []
+    """Those that still run, and those of other machines and PID namespaces, of which that cannot be said from
+    here; the oldest first. Files of servers that ended here are removed, unreadable ones are passed over."""
+    found = []
     for path in servers_dir().glob("*.json"):
-        record = jsonio.loads(DetachedServer, path.read_bytes())
-        if _runs(record):
-            running.append(record)
-        else:
+        record = _read(path)
+        if record is None:
+            continue
+        if _runs(record) if record.is_here else not is_of_earlier_boot(record.host, record.space):
+            found.append(record)
+        elif record.space:  # without one it may be another machine's
             path.unlink(missing_ok=True)
-    return tuple(sorted(running, key=lambda record: record.started))
+    return tuple(sorted(found, key=lambda record: record.started))
 
 
 def find_detached(wanted: str | None = None) -> DetachedServer:
@@ -91,10 +114,14 @@ def find_detached(wanted: str | None = None) -> DetachedServer:
 
     Raises :class:`UsageError` where that is none or more than one.
     """
-    servers = detached_servers()
+    everywhere = detached_servers()
+    servers = [one for one in everywhere if one.is_here]
     if not servers:
+        others = sorted({one.host for one in everywhere})
+        elsewhere = f"; of {', '.join(others)} it is stopped there" if others else ""
         raise UsageError(
-            "no server was left running; `ropewalk serve --detach` leaves one", where={"server": wanted}
+            f"no server was left running; `ropewalk serve --detach` leaves one{elsewhere}",
+            where={"server": wanted, "elsewhere": others},
         )
     found = [one for one in servers if wanted in (None, one.name, one.port, str(one.pid))]
     if len(found) == 1:
@@ -108,7 +135,14 @@ def find_detached(wanted: str | None = None) -> DetachedServer:
 
 
 def stop_detached(server: DetachedServer) -> None:
-    """Stop it and all of its processes. Raises :class:`EngineTimeoutError` where it cannot be ended."""
+    """Stop it and all of its processes. Raises :class:`EngineTimeoutError` where it cannot be ended, and
+    :class:`UsageError` where it is not of this machine or PID namespace."""
+    if not server.is_here:
+        raise UsageError(
+            f"{server.name} runs on {server.host} or in another container of it; stop it there",
+            code="server_elsewhere",
+            where={"server": server.name, "host": server.host},
+        )
     if _runs(server):
         send([server.supervisor_pid], signal.SIGTERM)
         if not _gone(server):
@@ -131,5 +165,23 @@ def _runs(server: DetachedServer) -> bool:
     )
 
 
+def _read(path: Path) -> DetachedServer | None:
+    try:
+        return jsonio.loads(DetachedServer, path.read_bytes())
+    except (OSError, ValueError):  # gone meanwhile, or cut short
+        return None
+
+
+def _write(server: DetachedServer) -> None:
+    """Whole or not at all: others read the folder at any time."""
+    path = _path(server)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile("w", dir=path.parent, suffix=".tmp", delete=False) as file:
+        file.write(jsonio.dumps(server))
+    os.replace(file.name, path)
+
+
 def _path(server: DetachedServer) -> Path:
-    return servers_dir() / f"{server.supervisor_pid}.json"
+    """Process ids are of a space: several machines may use the folder."""
+    space = f"-{server.space}" if server.space else ""
+    return servers_dir() / f"{server.supervisor_pid}{space}.json"

@@ -1,8 +1,10 @@
 """What stays where ropewalk and its supervisor were both killed: found by a mark, cleared when asked to.
 
 The supervisor marks the environment of the engine with its own process, and whatever the engine begins
-inherits the mark: a marked process whose supervisor is gone belongs to nobody. Only Linux shows the
-environment of a process; elsewhere none is found. A temporary copy carries its owner in the folder's name.
+inherits the mark: a marked process whose supervisor is gone belongs to nobody. The mark also says on which
+boot of which machine, in which PID namespace and whose it is, since nothing can be said from here of the
+containers beside this one. Only Linux shows the environment of a process; elsewhere none is found. A
+temporary copy carries its owner in the folder's name.
 """
 
 from __future__ import annotations
@@ -18,11 +20,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ropewalk.serving.process.holders import LargeProcess, process_of
-from ropewalk.serving.process.processes import is_alive, is_running, send, wait_until
+from ropewalk.serving.process.processes import has_ended, is_alive, send, wait_until
 from ropewalk.serving.process.supervisor import MARK
 from ropewalk.units import format_bytes
 
-_COPY = re.compile(r"ropewalk-(\d+-\w+)-\w+$")
+_COPY = re.compile(r"ropewalk-(\d+-\w+-\w+)-\w+$")
 _GRACE_SECONDS = 5.0
 
 
@@ -69,7 +71,7 @@ def _processes() -> Iterator[LargeProcess]:
         return
     for name in os.listdir("/proc"):
         mark = _mark_of(int(name)) if name.isdigit() else None
-        if mark and not is_running(mark) and is_alive(int(name)):
+        if mark and has_ended(mark) and is_alive(int(name)):
             yield process_of(int(name))
 
 
@@ -85,5 +87,5 @@ def _mark_of(pid: int) -> str | None:
 def _copies() -> Iterator[Path]:
     for folder in Path(tempfile.gettempdir()).glob("ropewalk-*"):
         match = _COPY.fullmatch(folder.name)
-        if match and not is_running(match[1]) and folder.lstat().st_uid == os.getuid():
+        if match and has_ended(match[1]) and folder.lstat().st_uid == os.getuid():
             yield folder

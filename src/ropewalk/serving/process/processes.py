@@ -52,15 +52,37 @@ def start_time(pid: int) -> str | None:
     return listing.stdout.strip() or None
 
 
+def pid_space() -> str:
+    """Within what a process id names one process: this boot of this machine, and the PID namespace in it.
+
+    One word, ``BOOTnNAMESPACE``, from ``/proc`` (Linux); elsewhere ``n``, since a machine has one there.
+    Containers beside each other share a boot and not a namespace; a folder of an NFS home is seen from
+    several of both.
+    """
+    if not _LINUX:
+        return "n"
+    with open("/proc/sys/kernel/random/boot_id") as file:
+        boot = file.read().strip().replace("-", "")
+    return f"{boot}n{os.readlink('/proc/self/ns/pid').strip('pid:[]')}"
+
+
+def is_of_earlier_boot(host: str, space: str) -> bool:
+    """Whether that was this machine before it was started anew, so that no process of it can be left."""
+    return host == os.uname().nodename and space.partition("n")[0] != pid_space().partition("n")[0]
+
+
 def process_token() -> str:
-    """This process, named for good in one word: its id and when it began."""
-    return f"{os.getpid()}-{_moment(os.getpid())}"
+    """This process, named for good in one word: its id, when it began, within what, and whose it is."""
+    return f"{os.getpid()}-{_moment(os.getpid())}-{pid_space()}u{os.getuid()}"
 
 
-def is_running(mark: str) -> bool:
-    """Whether the process of an :func:`process_token` still runs."""
-    pid, _, began = mark.partition("-")
-    return pid.isdigit() and is_alive(int(pid)) and _moment(int(pid)) == began
+def has_ended(token: str) -> bool:
+    """Whether the process of a :func:`process_token` is gone; False where that cannot be seen from here: of
+    another machine, another PID namespace, another user, or a token that says none of these."""
+    pid, began, where = (*token.split("-"), "", "", "")[:3]
+    if not pid.isdigit() or where != f"{pid_space()}u{os.getuid()}":
+        return False
+    return not (is_alive(int(pid)) and _moment(int(pid)) == began)
 
 
 def _moment(pid: int) -> str:
