@@ -460,6 +460,13 @@ def watch(server: RunningServer) -> Watch:
     return Watch(server)
 
 
+def dies_with_this_process() -> Callable[[], object]:
+    """What a child process calls first, so that the system kills it when this one ends (on Linux)."""
+    from ropewalk.serving.process.supervisor import die_with_parent
+
+    return die_with_parent()
+
+
 def servers() -> ServerList:
     """The servers that were left running, and what a start left behind that was killed."""
     from ropewalk.documents import ServerList

@@ -22,7 +22,7 @@ from aiohttp import web
 from textual_serve.app_service import AppService
 from textual_serve.server import Server, to_int
 
-from ropewalk.serving.process.supervisor import die_with_parent
+from ropewalk import core
 
 MAX_SESSIONS = 8
 MAX_COLUMNS, MAX_ROWS = 500, 200  # a terminal of a million by a million cells took 5 GB
@@ -180,7 +180,7 @@ class Session(AppService):
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
             env=self._build_environment(width=width, height=height),
-            preexec_fn=die_with_parent(),
+            preexec_fn=core.dies_with_this_process(),
         )
         self._process, self._stdin = process, process.stdin
         return process
