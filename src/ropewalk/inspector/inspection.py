@@ -25,14 +25,14 @@ from ropewalk.inspector.derive.facts import (
 from ropewalk.inspector.derive.families import family_of
 from ropewalk.inspector.derive.gguf_config import read_gguf
 from ropewalk.inspector.derive.kinds import adapter_facts, kind_of
-from ropewalk.inspector.derive.layers import cross_layers, derive_layers, group_layers
+from ropewalk.inspector.derive.layers import cross_layers, derive_layers, group_layers, group_passes
 from ropewalk.inspector.derive.names import Names, Row, sort_names
 from ropewalk.inspector.derive.observed import Observed, observed_fields
 from ropewalk.inspector.derive.packing import Weight, unpack
 from ropewalk.inspector.derive.parameters import Parameters, count_parameters
-from ropewalk.inspector.derive.patterns import layer_words
+from ropewalk.inspector.derive.patterns import cache_passes, layer_words, num_blocks, shared_transformers
 from ropewalk.inspector.derive.places import Places, place
-from ropewalk.inspector.derive.positions import position_embedding, rope_of
+from ropewalk.inspector.derive.positions import position_embedding, rope_of, trained_before_chunks
 from ropewalk.inspector.derive.quantisation import packing_hint, quantization_fact
 from ropewalk.inspector.derive.reconcile import (
     Disagreement,
@@ -91,10 +91,10 @@ class _Derivation:
         self.incomplete = is_incomplete(checkpoint.findings)
         self.facts: dict[str, Fact] = identity_facts(settings)
         self.quantization = quantization_fact(checkpoint, settings)
-        self.hint = packing_hint(self.quantization)
+        self.hint = packing_hint(checkpoint, settings, self.quantization)
         self.places = place(
             names,
-            num_hidden_layers=settings.integer("num_hidden_layers"),
+            num_hidden_layers=num_blocks(settings),
             mtp_layers=settings.integer("mtp_layers"),
         )
         evidence = layer_evidence(self.places.layers, self.hint)
@@ -162,7 +162,7 @@ class _Derivation:
     def _num_layers(self) -> int:
         """Blocks in the tensors, MTP heads apart; the stated number where tensors are missing."""
         declared = self.settings.fact("num_hidden_layers")
-        said = declared.value if declared else None
+        said = num_blocks(self.settings)
         proven = max(self.places.layers, default=-1) + 1
         if proven > MAX_LAYERS or not (proven or said):
             what = f"a block is numbered {proven - 1}" if proven else "nothing says how many layers there are"
@@ -221,17 +221,33 @@ class _Derivation:
             self.facts["hidden_size"] = declared or Fact(None, "derived", "not stated")
             return said if isinstance(said, int) else None
         name, proven = widths[0]
+        if said is not None and said != proven and self._is_projected(proven, said):
+            self.facts["hidden_size"] = declared or Fact(said, "config", "hidden_size")
+            return int(said)
         self.facts["hidden_size"] = Fact(proven, "tensor", name)
         if said is not None and said != proven:
             self.findings.append(mismatch(self.settings, Disagreement("hidden_size", said, proven, name, 1)))
         return proven
 
+    def _is_projected(self, width: int, hidden_size: int) -> bool:
+        """Whether a matrix beside the blocks leads from the embedding's width to the hidden one (ELECTRA)."""
+        sides = {width, hidden_size}
+        return any(len(row.shape) == 2 and set(row.shape) == sides for row in self.places.other)
+
     def _reconcile(self, layers: list[AnyLayer], observed: Mapping[str, Observed]) -> None:
         words = layer_words(self.settings, len(layers)) or ["full"] * len(layers)
-        found = reconcile_heads(self.settings, words, layers, self.evidence, prefix=self.places.prefix)
+        found = reconcile_heads(
+            self.settings,
+            words,
+            layers,
+            self.evidence,
+            hidden_size=self.facts["hidden_size"].value,
+            prefix=self.places.prefix,
+        )
         found += reconcile_observed(self.settings, observed)
         self.findings += [mismatch(self.settings, item) for item in found]
-        fact, told = reconcile_vocabulary(self.settings.fact("vocab_size"), self.table)
+        heads = {row.shape[0] for row in self.places.output_head if len(row.shape) == 2}
+        fact, told = reconcile_vocabulary(self.settings.fact("vocab_size"), self.table, heads)
         self.facts["vocab_size"] = fact or Fact(None, "derived", "not stated")
         self.findings += told
         self.findings += unknown_findings(self.settings, layers)
@@ -242,7 +258,14 @@ class _Derivation:
         self.findings += told
         if not len(self.checkpoint.tensors) or self.incomplete:
             return None
-        parameters = count_parameters(self.places, self.evidence, self.hint, tied=bool(tied.value))
+        parameters = count_parameters(
+            self.places,
+            self.evidence,
+            self.hint,
+            tied=bool(tied.value),
+            tables=2 if family_of(self.settings.outer.get("model_type")).has_two_tables else 1,
+            shared=shared_transformers(self.settings),
+        )
         if parameters.total is None:
             message = (
                 "the weights are packed in a way that does not tell their number; parameters are left out"
@@ -264,11 +287,15 @@ class _Derivation:
         longer = self.settings.fact("model_max_length")
         if longer is not None:
             asked["model_max_length"] = longer
+        trained = trained_before_chunks(self.settings)
+        if trained is not None:
+            asked["trained_context"] = trained
         self.facts |= contexts(asked)
 
     def _groups(self, layers: list[AnyLayer]) -> tuple[AnyLayer, ...]:
         """The decoder of an encoder-decoder keeps the encoder's keys and values as well as its own."""
-        groups = group_layers(layers) * family_of(self.settings.model_type).caches_per_layer
+        groups = group_passes(layers, cache_passes(self.settings, len(layers)))
+        groups *= family_of(self.settings.model_type).caches_per_layer
         if self.facts["is_encoder_decoder"].value is not True:
             return groups
         return groups + group_layers(cross_layers(layers))
@@ -282,7 +309,7 @@ def _inspect_part(checkpoint: Checkpoint, settings: Settings, names: Names, kind
         facts |= own
         findings += told
     facts["quantization"] = quantization_fact(checkpoint, settings)
-    hint = packing_hint(facts["quantization"])
+    hint = packing_hint(checkpoint, settings, facts["quantization"])
     blocks: list[list[Row]] = [rows for stack in names.stacks.values() for rows in stack.blocks.values()]
     counts = [weight.total for rows in [*blocks, names.loose] for weight in unpack(rows, hint)]
     known = [count for count in counts if count is not None]

@@ -34,7 +34,10 @@ class PublishedRule:
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """How a model is recognised: ``sizes`` are (num_hidden_layers, hidden_size), None for any."""
+    """How a model is recognised: ``sizes`` are (num_hidden_layers, hidden_size), None for any.
+
+    ``needs_intermediate``: an unknown ``intermediate_size`` is no match; ``alpha`` is that of the rope block.
+    """
 
     rule: PublishedRule
     model_types: frozenset[str]
@@ -42,6 +45,8 @@ class _Row:
     rope_thetas: frozenset[float]
     sizes: frozenset[tuple[int, int]] | None
     intermediate_sizes: frozenset[int] | None = None
+    needs_intermediate: bool = False
+    alpha: float | None = None
 
 
 _QWEN3_SIZES = frozenset(
@@ -64,6 +69,32 @@ _TABLE = (
     ),
     _Row(
         PublishedRule(
+            "Qwen3-Coder-30B-A3B", 262144, 1048576, 262144,
+            "256K as it is, up to 1M with YaRN",
+            "model card of Qwen3-Coder-30B-A3B-Instruct; QwenLM/Qwen3-Coder#508",
+        ),
+        model_types=frozenset({"qwen3moe"}),
+        max_position_embeddings=frozenset({262144}),
+        rope_thetas=frozenset({1e7}),
+        sizes=frozenset({(48, 2048)}),
+        intermediate_sizes=frozenset({5472}),  # 6144 in the 2507 series
+        needs_intermediate=True,
+    ),
+    _Row(
+        PublishedRule(
+            "Hunyuan with NTK alpha", 262144, 262144, None,
+            "alpha 1,000 replaces the base at every length; the publisher describes 256K by lifting "
+            "max_position_embeddings",
+            "Tencent-Hunyuan/Hunyuan-A13B model card, 'Model Context Length Support'",
+        ),
+        model_types=frozenset({"hunyuan", "hunyuanv1moe", "hunyuanv1dense"}),
+        max_position_embeddings=frozenset({32768}),
+        rope_thetas=frozenset({1e4}),
+        sizes=None,
+        alpha=1000.0,
+    ),
+    _Row(
+        PublishedRule(
             "Qwen3-2507", 262144, 262144, None,
             "1M tokens only with the publisher's config_1m.json (dual chunk attention), not in vLLM 0.33",
             "model cards of Qwen3-4B/30B-A3B/235B-A22B-Instruct-2507",
@@ -72,6 +103,7 @@ _TABLE = (
         max_position_embeddings=frozenset({262144}),
         rope_thetas=frozenset({5e6, 1e7}),
         sizes=frozenset({(36, 2560), (48, 2048), (94, 4096)}),
+        intermediate_sizes=frozenset({9728, 6144, 12288}),
     ),
     _Row(
         PublishedRule(
@@ -165,7 +197,12 @@ def _matches(row: _Row, facts: Mapping[str, Fact]) -> bool:
         )
         and (theta is None or theta in row.rope_thetas)
         and _size_agrees(row, facts)
-        and (row.intermediate_sizes is None or intermediate is None or intermediate in row.intermediate_sizes)
+        and (
+            row.intermediate_sizes is None
+            or intermediate in row.intermediate_sizes
+            or (intermediate is None and not row.needs_intermediate)
+        )
+        and (row.alpha is None or full_block(_declared(facts, "rope_parameters")).get("alpha") == row.alpha)
     )
 
 
@@ -193,12 +230,16 @@ def contexts(facts: Mapping[str, Fact]) -> dict[str, Fact]:
     """``native_context`` (trained for) and ``supported_context`` (described), from the facts gathered so far.
 
     Reads ``max_position_embeddings``, ``model_max_length`` (that of config.json, not of a tokenizer),
+    ``trained_context`` (what a dual-chunk block says was trained; no engine reads that block any more),
     ``rope_parameters`` and the fields by which :func:`rule_for` recognises a model. Without a publisher's
     rule both are the config's length; a linear or dynamic factor multiplies it, every other scaling is
     included in it already (vLLM 0.33, config/model.py:2545-2609).
     """
     config = config_context(facts)
     rule = rule_for(facts)
+    trained = facts.get("trained_context")
+    if trained is not None:
+        return {"native_context": trained, "supported_context": trained}
     if rule is None:
         return {"native_context": config, "supported_context": config}
     native = Fact(rule.native_context, "derived", f"published for {rule.name}: {rule.source}")

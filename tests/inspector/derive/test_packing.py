@@ -125,7 +125,7 @@ def test_words_of_an_unknown_packing_have_no_count(dtype: str) -> None:
     assert weight.total is None
 
 
-def test_codes_into_tables_have_no_count() -> None:
+def test_aqlm_codes_stand_for_rows_of_their_codebooks() -> None:
     specs = {
         "model.embed_tokens.weight": ("F16", [100, 64]),
         "model.layers.0.mlp.up_proj.codes": ("I8", [16, 8, 2]),
@@ -133,6 +133,15 @@ def test_codes_into_tables_have_no_count() -> None:
         "model.layers.0.mlp.up_proj.scales": ("F16", [16, 1, 1, 1]),
     }
     inspection = inspect({"quantization_config": {"quant_method": "aqlm"}}, specs)
+    assert inspection.checkpoint.parameters == 100 * 64 + 16 * 8 * 8
+
+
+def test_codes_into_tables_have_no_count() -> None:
+    specs = {
+        "model.embed_tokens.weight": ("F16", [100, 64]),
+        "model.layers.0.mlp.up_proj.codes": ("I8", [16, 8, 2]),
+    }
+    inspection = inspect({"quantization_config": {"quant_method": "vptq"}}, specs)
     assert inspection.checkpoint.parameters is None
     assert [finding.code for finding in inspection.findings] == ["packing_unknown"]
 

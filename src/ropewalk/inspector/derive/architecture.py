@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from ropewalk.inspector.derive.evidence import BlockEvidence
-from ropewalk.inspector.derive.families import family_of
+from ropewalk.inspector.derive.families import family_of, is_encoder
 from ropewalk.inspector.derive.settings import Settings
 from ropewalk.inspector.records import Fact, Source
 
@@ -39,7 +39,7 @@ def _model_shape(settings: Settings) -> Fact:
     if settings.value("is_encoder_decoder") is True:
         fact = settings.facts["is_encoder_decoder"]
         return Fact("encoder-decoder", fact.source, fact.detail)
-    if family_of(settings.model_type).encoder_only or settings.raw("attention.causal") is False:
+    if is_encoder(settings) or settings.raw("attention.causal") is False:
         return Fact("encoder only", "derived", f"model_type {settings.model_type}")
     return Fact("decoder only", "derived", f"architecture {settings.architecture}")
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ropewalk.inspector.derive.evidence import OBSERVED_IN, BlockEvidence, observed_in
-from ropewalk.inspector.derive.families import family_of
-from ropewalk.inspector.derive.heads import declared_heads
+from ropewalk.inspector.derive.families import is_encoder
+from ropewalk.inspector.derive.heads import declared_heads, is_packing_factor
 from ropewalk.inspector.derive.observed import Observed
 from ropewalk.inspector.derive.parameters import Parameters
 from ropewalk.inspector.derive.places import Places
@@ -128,7 +128,7 @@ def _head_fact(settings: Settings, name: str, values: list[int | None], tensor: 
 def _encoder_values(settings: Settings, name: str) -> list[int]:
     """Heads of a model whose layers keep nothing, so that no layer record has them."""
     value = getattr(declared_heads(settings, 0, "none"), _FIELDS[name])
-    return [value] if isinstance(value, int) and family_of(settings.model_type).encoder_only else []
+    return [value] if isinstance(value, int) and is_encoder(settings) else []
 
 
 def _latent_head_facts(
@@ -183,6 +183,8 @@ def observed_or_declared(settings: Settings, observed: Mapping[str, Observed], n
         return declared or _UNKNOWN
     if declared is not None and declared.value in item.values.values():
         return Fact(declared.value, "tensor", item.tensor)
+    if declared is not None and item.assumed and is_packing_factor(declared.value, item.usual):
+        return declared
     return Fact(item.usual, "tensor", item.tensor)
 
 

@@ -31,6 +31,8 @@ class Family:
     written (0: that of the full ones), ``gguf_sliding_theta`` llama.cpp's. ``full_every`` is the period of
     the full layers where a GGUF names none, ``full_first`` whether they lead it; ``nope_every`` the period
     of layers that do not rotate; ``gguf_window_off`` says that llama.cpp applies no window.
+    ``counts_both_halves``: ``intermediate_size`` is that of gate and up-projection together.
+    ``has_two_tables``: encoder and decoder have token embeddings of their own, tied to no other.
     ``factor_included``: ``max_position_embeddings`` has the linear factor in it already.
     """
 
@@ -52,6 +54,8 @@ class Family:
     nope_every: int | None = None
     gguf_window_off: bool = False
     factor_included: bool = False
+    counts_both_halves: bool = False
+    has_two_tables: bool = False
 
 
 def family_of(model_type: str | None) -> Family:
@@ -62,6 +66,11 @@ def family_of(model_type: str | None) -> Family:
 def is_family(model_type: str | None) -> bool:
     """Whether a row is about this model type."""
     return model_type in _BY_TYPE
+
+
+def is_encoder(settings: Settings) -> bool:
+    """Whether the model keeps no cache; its class may be used as a decoder, and the config then says so."""
+    return family_of(settings.model_type).encoder_only and settings.raw("is_decoder") is not True
 
 
 def _always(positions: str) -> PositionRule:
@@ -102,6 +111,24 @@ def _rwkv_state(settings: Settings) -> tuple[StateTensor, ...] | None:
     shifts = settings.raw("token_shift_count")
     rows = shifts if isinstance(shifts, int) and 0 < shifts <= 2 else 2
     return (StateTensor("shift", (rows, hidden)), StateTensor("wkv", (hidden // size, size, size)))
+
+
+def _zamba2_positions(settings: Settings) -> str | None:
+    return None if settings.raw("use_mem_rope") is True else "none"
+
+
+def _xlstm_state(settings: Settings) -> tuple[StateTensor, ...] | None:
+    """Per head a matrix of keys x values, its normaliser and its maximum."""
+    hidden, heads = settings.integer("hidden_size"), settings.integer("num_attention_heads")
+    factors = [settings.raw("qk_dim_factor"), settings.raw("v_dim_factor")]
+    if not hidden or not heads or not all(isinstance(f, int | float) and 0 < f <= 64 for f in factors):
+        return None
+    keys, values = (int(hidden * factor) // heads for factor in factors)
+    return (
+        StateTensor("matrix", (heads, keys, values)),
+        StateTensor("normaliser", (heads, keys)),
+        StateTensor("maximum", (heads, 1)),
+    )
 
 
 _FULL = frozenset({"full"})
@@ -157,7 +184,9 @@ TABLE: tuple[Family, ...] = (
     Family(("gemma-embedding",), "period of the full layers (llama.cpp)", full_every=6),
     Family(
         ("gpt2", "gpt_bigcode", "starcoder", "gpt_neo", "opt", "bart", "mbart", "pegasus", "pegasus_x",
-         "blenderbot", "whisper", "git", "openai-gpt", "xlm", "marian"),
+         "blenderbot", "blenderbot-small", "whisper", "git", "openai-gpt", "xlm", "marian", "led",
+         "bigbird_pegasus", "big_bird", "biogpt", "bert-generation", "blip", "blip_text_model", "mvp",
+         "plbart", "prophetnet", "trocr", "speecht5", "reformer", "gpt-sw3", "decision_transformer"),
         "a learned table of positions, which no key of the config names",
         positions=_always("learned"),
     ),
@@ -170,7 +199,16 @@ TABLE: tuple[Family, ...] = (
         "attention without positions unless the config asks for rope (modeling_granitemoehybrid.py)",
         positions=_granite_positions,
     ),
+    Family(
+        ("inkling", "inkling_mm_model", "inkling_text", "inkling2", "inkling2_text", "inkling2_loop",
+         "inkling2_loop_text"),
+        "a learned bias per distance up to rel_extent (modeling_inkling.py)", positions=_always("relative"),
+    ),
     Family(("jamba",), "attention without positions: the states carry the order", positions=_always("none")),
+    Family(
+        ("kimi_linear", "kimi-linear"), "latent attention without positions (modeling_kimi_linear.py)",
+        positions=_always("none"),
+    ),
     Family(("laguna",), "period of the full layers (llama.cpp)", full_every=4, full_first=True),
     Family(("llama4",), "period of the full and NoPE layers (llama.cpp)", full_every=4, nope_every=4),
     Family(("llama4_text",), "base of the class", rope_theta=5e5),
@@ -200,15 +238,46 @@ TABLE: tuple[Family, ...] = (
     Family(("phi3",), "llama.cpp applies no window (phi3.cpp:18-28)", gguf_window_off=True),
     Family(("plamo3",), "period of the full layers (llama.cpp)", full_every=8),
     Family(
+        ("recurrent_gemma",), "half of each head rotates; the feed-forward width counts both of its halves",
+        partial_rotary=0.5, counts_both_halves=True,
+    ),
+    Family(
         ("rwkv", "rwkv5", "rwkv6", "rwkv7", "rwkv6qwen2", "arwkv7"),
         "the last token of each half of the block and one square matrix per head",
         positions=_always("none"), state=_rwkv_state, all_recurrent=True,
+    ),
+    Family(
+        ("zamba",), "attention without positions beside the states (modeling_zamba.py)",
+        positions=_always("none"),
+    ),
+    Family(
+        ("zamba2",), "rotates only where use_mem_rope says so (modeling_zamba2.py)",
+        positions=_zamba2_positions,
+    ),
+    Family(
+        ("xlstm",), "a matrix, a vector and a number per head instead of a cache (modeling_xlstm.py)",
+        positions=_always("none"), state=_xlstm_state, all_recurrent=True, normalisation="RMSNorm",
+    ),
+    Family(
+        ("xglm", "m2m_100", "nllb-moe", "nllb_moe", "ctrl", "kosmos-2", "kosmos_2_text_model", "kosmos-2.5",
+         "kosmos_2_5_text_model", "fsmt", "musicgen", "musicgen_melody", "musicgen_decoder", "speech_to_text",
+         "seamless_m4t", "seamless_m4t_v2"),
+        "a fixed table of sines, which no key of the config names", positions=_always("sinusoidal"),
+    ),
+    Family(
+        ("switch_transformers", "longt5", "udop", "pop2piano", "pix2struct", "pix2struct_text_model", "xlnet",
+         "cpmant"),
+        "a learned bias per distance instead of positions", positions=_always("relative"),
     ),
     Family(("smallthinker",), "period of the full layers (llama.cpp)", full_every=4, full_first=True),
     Family(("smollm3",), "base of the class; period of the NoPE layers", rope_theta=2e6, nope_every=4),
     Family(
         ("t5", "mt5", "umt5"), "a learned bias per distance instead of positions",
         positions=_always("relative"), normalisation="RMSNorm",
+    ),
+    Family(
+        ("t5gemma",), "encoder and decoder embed tokens each on their own (modeling_t5gemma.py)",
+        has_two_tables=True,
     ),
     *(
         Family((name,), "base of the class", rope_theta=theta)
@@ -223,7 +292,7 @@ TABLE: tuple[Family, ...] = (
         for name, share in {
             "bamba": 0.5, "chatglm": 0.5, "glm": 0.5, "glm4": 0.5, "glm4_moe": 0.5, "gpt_neox": 0.25,
             "nemotron": 0.5, "persimmon": 0.5, "phi": 0.5, "qwen3_5_text": 0.25, "qwen3_5_moe_text": 0.25,
-            "qwen3_next": 0.25, "recurrent_gemma": 0.5, "stablelm": 0.25,
+            "qwen3_next": 0.25, "stablelm": 0.25,
         }.items()
     ),
 )  # fmt: skip

@@ -35,16 +35,20 @@ def declared_heads(settings: Settings, layer: int, word: LayerWord) -> Heads:
     queries = settings.at_layer("num_attention_heads", layer)
     keys = settings.at_layer("num_key_value_heads", layer)
     size, value_size = settings.at_layer("head_dim", layer), settings.at_layer("v_head_dim", layer)
-    if word == "sliding":
+    windowed = word in ("sliding", "hybrid_sliding")
+    if windowed:
         queries = settings.integer("swa_num_attention_heads") or queries
         keys = settings.integer("swa_num_key_value_heads") or keys
         size = settings.integer("swa_head_dim") or size
         value_size = settings.integer("swa_v_head_dim") or value_size
     elif word == "full":
-        own = settings.integer("global_head_dim")
-        size, value_size = own or size, value_size if own is None else own
+        whole = settings.integer("global_head_dim")
+        size, value_size = whole or size, value_size if whole is None else whole
         keys = _global_keys(settings) or keys
     keys = _grouped_keys(settings.raw("block_configs"), layer, queries) or keys
+    own = settings.by_word.get("sliding_attention" if windowed else "full_attention", {})
+    queries, keys = own.get("num_attention_heads", queries), own.get("num_key_value_heads", keys)
+    size, value_size = own.get("head_dim", size), own.get("v_head_dim", value_size)
     hidden = settings.integer("hidden_size")
     if size is None and hidden and queries:
         size = hidden // queries
@@ -65,6 +69,25 @@ def _grouped_keys(blocks: Any, layer: int, queries: int | None) -> int | None:
     attention = block.get("attention") if isinstance(block, Mapping) else None
     group = attention.get("n_heads_in_group") if isinstance(attention, Mapping) else None
     return queries // group if isinstance(group, int) and group > 0 else None
+
+
+_FACTORS = frozenset({2, 4, 8, 16})
+
+
+def is_packing_factor(said: Any, proven: Any) -> bool:
+    """Whether two values differ by as much as a packing that was not understood would make them."""
+    if not (isinstance(said, int) and isinstance(proven, int) and said > 0 and proven > 0):
+        return False
+    factor, rest = divmod(max(said, proven), min(said, proven))
+    return rest == 0 and factor in _FACTORS
+
+
+def is_doubtful(evidence: BlockEvidence, declared: Heads, proven: Heads) -> bool:
+    """Whether packed projections contradict the stated heads by a factor that a packing may have made."""
+    is_assumed = any(
+        evidence.roles[role].assumed for role in ("q", "k", "v", "qkv", "o") if role in evidence.roles
+    )
+    return is_assumed and any(map(is_packing_factor, declared.sizes, proven.sizes))
 
 
 def prove_heads(evidence: BlockEvidence, declared: Heads, hidden_size: int | None) -> Heads:
@@ -94,14 +117,18 @@ def prove_heads(evidence: BlockEvidence, declared: Heads, hidden_size: int | Non
 def _head_dim(
     evidence: BlockEvidence, declared: Heads, keys: int | None, hidden_size: int | None
 ) -> int | None:
-    """A norm shorter than the keys is one per head; as long as they, it may be one for all heads.
+    """A norm shorter than the keys is one per head.
+
+    As long as they, it is one for all heads where that of the queries has another width.
 
     Learned sinks are one per query head. Where both stated numbers of heads fit the shapes with one other
     head size, it is the size that is stated wrongly.
     """
-    norm = evidence.width("k_norm") or evidence.width("q_norm")
+    of_queries, of_keys = evidence.width("q_norm"), evidence.width("k_norm")
+    norm = of_keys or of_queries
     queries = evidence.out("q", hidden_size)
-    if norm and keys and keys % norm == 0 and (keys != norm or queries != norm):
+    over_all = keys == norm and of_queries != of_keys  # MiniMax-M2: one norm over all heads
+    if norm and keys and keys % norm == 0 and not over_all and (keys != norm or queries != norm):
         return norm
     sinks = evidence.width("sinks")
     if sinks and queries and queries % sinks == 0:
@@ -155,7 +182,7 @@ def prove_latent(evidence: BlockEvidence, declared: LatentSizes, hidden_size: in
     """
     row, rank = evidence.out("kv_a", hidden_size), evidence.width("kv_a_norm")
     rank = rank or declared.kv_lora_rank
-    rope = row - rank if row and rank and row > rank else declared.qk_rope_head_dim
+    rope = row - rank if row and rank and row >= rank else declared.qk_rope_head_dim
     proven = replace(declared, kv_lora_rank=rank, qk_rope_head_dim=rope)
     keys, values = evidence.roles.get("k_b"), evidence.roles.get("v_b")
     if keys is not None and values is not None and len(keys.shape) == len(values.shape) == 3:

@@ -6,8 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ropewalk.inspector.derive.evidence import BlockEvidence
-from ropewalk.inspector.derive.families import family_of
-from ropewalk.inspector.derive.heads import Heads, declared_heads, declared_latent, prove_heads, prove_latent
+from ropewalk.inspector.derive.families import family_of, is_encoder
+from ropewalk.inspector.derive.heads import (
+    Heads,
+    declared_heads,
+    declared_latent,
+    is_doubtful,
+    prove_heads,
+    prove_latent,
+)
 from ropewalk.inspector.derive.patterns import LayerWord, layer_words, rotary_flags, shared_flags, window_of
 from ropewalk.inspector.derive.settings import Settings
 from ropewalk.inspector.derive.states import recurrent_state
@@ -40,7 +47,7 @@ def derive_layers(
     words: Sequence[LayerWord] = declared or ["full"] * num_layers
     shared = shared_flags(settings, num_layers)
     rotary = _rotary(settings, words, positions)
-    if family_of(settings.model_type).encoder_only or settings.raw("attention.causal") is False:
+    if is_encoder(settings) or settings.raw("attention.causal") is False:
         return [NoCache()] * num_layers
     layers: list[AnyLayer] = []
     for index in range(num_layers):
@@ -65,6 +72,8 @@ def _layer(
     mixer = block.mixer if block is not None and block.mixer != "unknown" else None
     if mixer == "none" and block is not None and block.weights:
         word = "none"
+    elif mixer == "hybrid" and is_declared and word in ("recurrent", "hybrid", "hybrid_sliding"):
+        pass  # which of them, only the settings tell: a delta net has queries and keys as well
     elif mixer in ("recurrent", "hybrid", "cross"):
         word = mixer
     elif family_of(settings.model_type).all_recurrent:
@@ -76,17 +85,18 @@ def _layer(
     if word == "recurrent":
         return Recurrent(state=recurrent_state(settings, block))
     heads = declared_heads(settings, index, word)
-    if settings.raw("compress_ratios") is not None:
+    if _compresses(settings):
         return _compressed(settings, index, heads)
     if word == "cross":
         return CrossAttention((), *_prove(block, heads, hidden_size, cross=True).sizes)
     if _is_latent(settings, mixer):
         return _latent(settings, index, block, hidden_size)
-    state = recurrent_state(settings, block) if word == "hybrid" else ()
-    sizes = _prove(block, heads, hidden_size).sizes
+    heads = _prove(block, heads, hidden_size)
+    sizes = heads.sizes
+    state = recurrent_state(settings, block, heads) if word.startswith("hybrid") else ()
     indexer = _indexer(settings, index, block)
-    window = window_of(settings, word)
-    if word == "sliding":
+    window = window_of(settings, word, index)
+    if word in ("sliding", "hybrid_sliding"):
         return SlidingWindow((), *sizes, indexer_head_dim=indexer, state=state, window=window)
     if word == "chunked":
         return ChunkedAttention((), *sizes, indexer_head_dim=indexer, state=state, window=window)
@@ -107,7 +117,8 @@ def _prove(
     if block is None:
         return heads
     if not cross:
-        return prove_heads(block, heads, hidden_size)
+        proven = prove_heads(block, heads, hidden_size)
+        return heads if is_doubtful(block, heads, proven) else proven
     own = {role.removeprefix("cross_"): w for role, w in block.roles.items() if role.startswith("cross_")}
     return prove_heads(BlockEvidence(block.weights, own), heads, hidden_size)
 
@@ -116,7 +127,7 @@ def _is_latent(settings: Settings, mixer: str | None) -> bool:
     """By the tensors; without them by the fields. An old GGUF without split projections is not latent."""
     if mixer is not None:
         return mixer == "latent" and not _is_materialised(settings)
-    return bool(settings.integer("kv_lora_rank") and settings.integer("qk_rope_head_dim"))
+    return bool(settings.integer("kv_lora_rank")) and settings.integer("qk_rope_head_dim") is not None
 
 
 def _is_materialised(settings: Settings) -> bool:
@@ -128,17 +139,30 @@ def _latent(settings: Settings, index: int, block: BlockEvidence | None, hidden_
     sizes = declared_latent(settings)
     if block is not None:
         sizes = prove_latent(block, sizes, hidden_size)
+    listed = settings.raw("no_rope_layers")
+    if isinstance(listed, list) and index < len(listed) and not listed[index]:
+        sizes = replace(sizes, qk_rope_head_dim=0)  # Mistral Large 4: without rotation no rotated part
     return LatentAttention(
         (), sizes.num_attention_heads, sizes.row, indexer_head_dim=_indexer(settings, index, block)
     )
 
 
+def _compresses(settings: Settings) -> bool:
+    return settings.raw("compress_ratios") is not None or isinstance(settings.raw("compress_rates"), Mapping)
+
+
 def _compressed(settings: Settings, index: int, heads: Heads) -> AnyLayer:
-    """DeepSeek-V4: a window of rows that serve as key and value, and one pooled row per some tokens."""
-    ratios = settings.raw("compress_ratios")
-    ratio = ratios[index] if isinstance(ratios, list) and index < len(ratios) else None
-    ratio = ratio if isinstance(ratio, int) and ratio > 0 else None
-    has_indexer = ratio == 4  # compressed sparse attention; heavily compressed layers read every row
+    """DeepSeek-V4: a window of rows that serve as key and value, and one pooled row per some tokens.
+
+    The ratio stands in a list (0: the window alone), or beside the type of the layer (transformers 5.15 and
+    later). Where ``kv_source_layer_ids`` is stated (V4.1) only those layers own pooled rows.
+    """
+    ratio = _compress_ratio(settings, index)
+    owners, indexers = (settings.raw(key) for key in ("kv_source_layer_ids", "index_source_layer_ids"))
+    # compressed sparse attention; heavily compressed layers read every row
+    has_indexer = index in indexers if isinstance(indexers, list) else ratio == 4
+    if isinstance(owners, list) and index not in owners:
+        ratio = None
     return LatentAttention(
         (),
         heads.num_attention_heads,
@@ -147,6 +171,17 @@ def _compressed(settings: Settings, index: int, heads: Heads) -> AnyLayer:
         indexer_head_dim=settings.integer("index_head_dim") if has_indexer else None,
         compress_ratio=ratio,
     )
+
+
+def _compress_ratio(settings: Settings, index: int) -> int | None:
+    ratios, rates = settings.raw("compress_ratios"), settings.raw("compress_rates")
+    if isinstance(rates, Mapping):
+        words = settings.raw("layer_types")
+        word = words[index] if isinstance(words, list) and index < len(words) else None
+        ratio = rates.get(word) if isinstance(word, str) else None
+    else:
+        ratio = ratios[index] if isinstance(ratios, list) and index < len(ratios) else None
+    return ratio if isinstance(ratio, int) and ratio > 0 else None
 
 
 def _indexer(settings: Settings, index: int, block: BlockEvidence | None) -> int | None:
@@ -171,7 +206,7 @@ def _rotary(settings: Settings, words: Sequence[LayerWord], positions: str | Non
     listed = rotary_flags(settings, len(words))
     if listed is not None:
         return list(listed)
-    nope = family_of(settings.model_type).nope_words if "sliding" in words else frozenset()
+    nope = family_of(settings.model_type).nope_words if "sliding" in words else frozenset[str]()
     return [word not in nope for word in words]
 
 
@@ -187,6 +222,17 @@ def group_layers(layers: Sequence[AnyLayer], *, offset: int = 0) -> tuple[AnyLay
     for index, layer in enumerate(layers):
         indices.setdefault(layer, []).append(index + offset)
     return tuple(replace(layer, indices=tuple(where)) for layer, where in indices.items())
+
+
+def group_passes(layers: Sequence[AnyLayer], passes: Sequence[int]) -> tuple[AnyLayer, ...]:
+    """The groups of a looped model: those of its blocks, once for every pass that keeps a cache."""
+    groups: tuple[AnyLayer, ...] = ()
+    for number in range(max(passes, default=1)):
+        again = {index for index, times in enumerate(passes) if times > number}
+        for group in group_layers(layers):
+            kept = tuple(index for index in group.indices if index in again)
+            groups += (replace(group, indices=kept),) if kept else ()
+    return groups
 
 
 def cross_layers(layers: Sequence[AnyLayer]) -> list[AnyLayer]:

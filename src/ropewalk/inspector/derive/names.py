@@ -61,6 +61,12 @@ class Names:
         yield from self.loose
 
 
+def relative_name(name: str) -> str:
+    """The name within its block; whole where it is outside of any."""
+    match = _BLOCK_NUMBER.search(name)
+    return _EXPERT_NUMBER.sub(r"\1.*", name[match.end() :]) if match else name
+
+
 def sort_names(table: TensorTable) -> Names:
     """Group the tensors of a checkpoint by stack, block and relative name: one pass, no regex per tensor.
 

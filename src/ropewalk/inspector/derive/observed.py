@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 
 from ropewalk.inspector.derive.evidence import BlockEvidence
+from ropewalk.inspector.derive.families import family_of
 from ropewalk.inspector.derive.heads import LatentSizes, prove_latent
 from ropewalk.inspector.derive.packing import Weight
 from ropewalk.inspector.derive.settings import Settings
@@ -20,6 +21,7 @@ class Observed:
 
     values: Mapping[int, int]
     tensor: str
+    assumed: bool = False
 
     @property
     def usual(self) -> int:
@@ -34,13 +36,15 @@ def observed_fields(
     seen: dict[int, list[tuple[str, int, str]]] = {}
     values: dict[str, dict[int, int]] = {}
     tensors: dict[str, str] = {}
+    assumed: dict[str, bool] = {}
     for index, block in evidence.items():
         if id(block) not in seen:
             seen[id(block)] = list(_block_fields(block, hidden_size))
         for name, value, tensor in seen[id(block)]:
             values.setdefault(name, {})[index] = value
             tensors.setdefault(name, f"{prefix}{index}.{tensor}")
-    observed = {name: Observed(by_layer, tensors[name]) for name, by_layer in values.items()}
+            assumed.setdefault(name, any(w.assumed for w in block.weights if w.name == tensor))
+    observed = {name: Observed(by_layer, tensors[name], assumed[name]) for name, by_layer in values.items()}
     return _by_declared_names(settings, observed)
 
 
@@ -50,13 +54,28 @@ def _by_declared_names(settings: Settings, observed: dict[str, Observed]) -> dic
     A mixture of experts may call the width of an expert ``intermediate_size``; a config with latent
     attention states as many KV heads as query heads (a GGUF file states the one that is cached).
     """
+    dense = observed.get("intermediate_size")
+    if dense is not None and _counts_both_halves(settings, dense, observed):
+        doubled = {layer: 2 * width for layer, width in dense.values.items()}
+        observed["intermediate_size"] = Observed(doubled, dense.tensor, dense.assumed)
+    observed.pop("up_len", None)
     experts = observed.get("moe_intermediate_size")
     if experts is not None and settings.value("moe_intermediate_size") is None:
         dense = observed.get("intermediate_size", experts)
-        observed["intermediate_size"] = Observed({**experts.values, **dense.values}, dense.tensor)
+        observed["intermediate_size"] = Observed(
+            {**experts.values, **dense.values}, dense.tensor, dense.assumed
+        )
     if "num_attention_heads" in observed and settings.format == "config":
         observed["num_key_value_heads"] = observed["num_attention_heads"]
     return observed
+
+
+def _counts_both_halves(settings: Settings, dense: Observed, observed: Mapping[str, Observed]) -> bool:
+    """Whether the stated width is that of a fused gate and up-projection (Moshi), or of both by the class."""
+    if family_of(settings.model_type).counts_both_halves:
+        return True
+    declared, up = settings.integer("intermediate_size"), observed.get("up_len")
+    return declared is not None and declared == 2 * dense.usual and up is not None and up.usual == declared
 
 
 def _block_fields(block: BlockEvidence, hidden_size: int | None) -> Iterator[tuple[str, int, str]]:
@@ -65,6 +84,9 @@ def _block_fields(block: BlockEvidence, hidden_size: int | None) -> Iterator[tup
     if dense:
         both = 2 if _states_both_halves(block) else 1
         yield "intermediate_size", both * dense, block.roles["down"].name
+        up = block.out("up", hidden_size)
+        if up:
+            yield "up_len", up, block.roles["up"].name
     for role in ("expert_down", "down"):
         weight = block.roles.get(role)
         if weight is not None and (role == "expert_down" or len(weight.shape) == 3):

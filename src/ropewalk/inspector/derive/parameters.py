@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ropewalk.inspector.derive.evidence import BlockEvidence
 from ropewalk.inspector.derive.names import Row
 from ropewalk.inspector.derive.packing import PackingHint, Weight, unpack
-from ropewalk.inspector.derive.places import Places, Tower
+from ropewalk.inspector.derive.places import Places, Tower, is_embedding
 from ropewalk.inspector.tensors import Shape
 
 
@@ -46,16 +47,27 @@ class Parameters:
 
 
 def count_parameters(
-    places: Places, evidence: Mapping[int, BlockEvidence], hint: PackingHint, *, tied: bool
+    places: Places,
+    evidence: Mapping[int, BlockEvidence],
+    hint: PackingHint,
+    *,
+    tied: bool,
+    tables: int = 1,
+    shared: int = 0,
 ) -> Parameters:
-    """Count by place. ``tied`` says that the head and the embedding are one matrix, however often stored."""
-    blocks = [weight for block in evidence.values() for weight in block.weights]
+    """Count by place. ``tied`` says that the head and the embedding are one matrix, however often stored.
+
+    ``tables`` is how many token embeddings there are, one for both halves of an encoder-decoder or two.
+    ``shared`` is how many transformers all blocks share (Zamba): what is stored of them more often is a copy.
+    """
+    blocks = list(_block_weights(evidence, shared))
     head = unpack(places.output_head, hint)
     embedding, copies = _without_copies(unpack(places.embedding, hint))
     duplicates = _total(copies) or 0
     if tied and head and embedding:
-        duplicates += _total([w for w in head if len(w.shape) > 1]) or 0
-        head = [weight for weight in head if len(weight.shape) <= 1]
+        copies = [weight for weight in head if any(_is_copy_of(weight, table) for table in embedding)]
+        duplicates += _total(copies) or 0
+        head = [weight for weight in head if weight not in copies]
     return Parameters(
         embedding=_total(embedding),
         output_head=_total(head),
@@ -63,9 +75,41 @@ def count_parameters(
         experts=_total([weight for weight in blocks if is_routed_expert(weight.name, weight.shape)]),
         other=_total(unpack(places.other, hint)),
         mtp=_sum([_total(unpack(places.mtp, hint)), *_each(places.mtp_blocks, hint)]),
-        towers={tower: _sum(_each(blocks, hint)) for tower, blocks in places.towers.items()},
+        towers={
+            tower: _sum(_each(_without_table(blocks, embedding, tied=tied and tables == 1), hint))
+            for tower, blocks in places.towers.items()
+        },
         duplicates=duplicates,
     )
+
+
+def _block_weights(evidence: Mapping[int, BlockEvidence], shared: int) -> Iterator[Weight]:
+    """The weights of all blocks; those of shared transformers as often as there are different ones."""
+    seen: Counter[str] = Counter()
+    for block in evidence.values():
+        for weight in block.weights:
+            if shared and weight.name.startswith("shared_transf"):
+                seen[weight.name] += 1
+                if seen[weight.name] > shared:
+                    continue
+            yield weight
+
+
+def _without_table(
+    blocks: Iterable[Sequence[Row]], embedding: Sequence[Weight], *, tied: bool
+) -> Iterator[Sequence[Row]]:
+    """The rows of a tower without a copy of the token embedding, as encoder-decoders store it per half."""
+    shapes = {weight.shape for weight in embedding if len(weight.shape) == 2} if tied else set[Shape]()
+    for rows in blocks:
+        yield [row for row in rows if not (row.shape in shapes and is_embedding(row.name))]
+
+
+def _is_copy_of(weight: Weight, table: Weight) -> bool:
+    """Whether a matrix of the head is the table; ``lm_head.dense`` of BERT and its kin is not."""
+    if len(weight.shape) != 2 or len(table.shape) != 2 or weight.shape[1] != table.shape[1]:
+        return False
+    fewer, more = sorted((weight.shape[0], table.shape[0]))
+    return 2 * fewer > more
 
 
 def is_routed_expert(name: str, shape: Shape) -> bool:

@@ -1,7 +1,8 @@
 """Which kind each layer is, by the fields of the config or the keys of the GGUF.
 
 Every spelling comes to one word per layer: ``full``, ``sliding``, ``chunked``, ``recurrent``, ``hybrid``
-(attention and a recurrent state side by side), ``cross``, ``none``. Sizes are not decided here.
+(attention and a recurrent state side by side; ``hybrid_sliding`` within a window), ``cross``, ``none``.
+Sizes are not decided here.
 """
 
 from __future__ import annotations
@@ -10,9 +11,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 from ropewalk.inspector.derive.families import family_of
-from ropewalk.inspector.derive.settings import Settings
+from ropewalk.inspector.derive.settings import MAX_LAYERS, Settings
 
-LayerWord = Literal["full", "sliding", "chunked", "recurrent", "hybrid", "cross", "none"]
+LayerWord = Literal["full", "sliding", "chunked", "recurrent", "hybrid", "hybrid_sliding", "cross", "none"]
 Words = list[LayerWord]
 
 # Words of layer_types, layers_block_type and block_types, and the letters of hybrid_override_pattern.
@@ -20,12 +21,14 @@ _WORDS: dict[str, LayerWord] = {
     "full_attention": "full", "attention": "full", "global": "full", "global_attention": "full",
     "*": "full", "G": "full", "indexed_attention": "full", "deepseek_sparse_attention": "full",
     "compressed_sparse_attention": "full", "heavily_compressed_attention": "full",
+    "qwen_sparse_attention": "full", "minimax_m3_sparse": "full", "reference_sliding_attention": "full",
+    "hybrid_full": "hybrid",
     "sliding_attention": "sliding", "local": "sliding", "local_attention": "sliding", "L": "sliding",
     "chunked_attention": "chunked",
     "linear_attention": "recurrent", "mamba": "recurrent", "mamba2": "recurrent", "conv": "recurrent",
     "recurrent": "recurrent", "short_conv": "recurrent", "kda": "recurrent", "gated_deltanet": "recurrent",
-    "M": "recurrent",
-    "hybrid": "hybrid",
+    "M": "recurrent", "m": "recurrent", "g": "hybrid",
+    "hybrid": "hybrid", "hybrid_sliding": "hybrid_sliding",
     "cross_attention": "cross",
     "mlp": "none", "moe": "none", "none": "none", "-": "none", "E": "none",
 }  # fmt: skip
@@ -58,13 +61,52 @@ def shared_flags(settings: Settings, num_layers: int) -> list[bool]:
     shared = settings.integer("num_kv_shared_layers") or 0  # Gemma 3n and 4: the last ones
     factor = settings.raw("cla_share_factor")
     every = factor if settings.raw("use_cla") is True and isinstance(factor, int) else 0  # Hunyuan
-    return [i >= num_layers - shared or (every > 1 and i % every != 0) for i in range(num_layers)]
+    owners = settings.raw("kv_source_layers")  # Mistral Large 4
+    return [
+        i >= num_layers - shared
+        or (every > 1 and i % every != 0)
+        or (isinstance(owners, list) and i not in owners)
+        for i in range(num_layers)
+    ]
 
 
-def window_of(settings: Settings, word: LayerWord) -> int | None:
+def cache_passes(settings: Settings, num_layers: int) -> list[int]:
+    """How often each block runs per token with a cache of its own: more than once in looped models."""
+    whole = settings.raw("total_ut_steps")  # Ouro
+    passes = [_times(whole)] * num_layers
+    first, last = settings.raw("loop_layer_index_start"), settings.raw("loop_layer_index_end")
+    if isinstance(first, int) and isinstance(last, int):  # Inkling 2 loop
+        times = _times(settings.raw("loop_num_passes"))
+        return [times if first <= i < last else count for i, count in enumerate(passes)]
+    total, stack = settings.integer("num_hidden_layers"), settings.raw("num_layers_per_stack")
+    if total and isinstance(stack, int) and stack > 0:  # HRM: both stacks, each some times
+        return [max(1, total // stack)] * num_layers
+    loops, inputs = settings.raw("n_recurrent_loops"), settings.raw("n_input_layers")
+    looped = settings.raw("n_recurrent_layers")
+    if isinstance(inputs, int) and isinstance(looped, int):  # Dory counts halves of blocks
+        times = _times(loops) if settings.raw("recurrent_kv_cache_mode") != "shared" else 1
+        return [times if inputs <= 2 * i < inputs + looped else 1 for i in range(num_layers)]
+    return passes
+
+
+def _times(value: Any) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) and 1 < value <= 1024 else 1
+
+
+def num_blocks(settings: Settings) -> int | None:
+    """Blocks that the settings state: HRM states those of one stack apart, Dory counts halves of blocks."""
+    total, stack = settings.integer("num_hidden_layers"), settings.raw("num_layers_per_stack")
+    if isinstance(stack, int) and not isinstance(stack, bool) and 0 < stack <= MAX_LAYERS:
+        return stack
+    if total and isinstance(settings.raw("n_recurrent_loops"), int):
+        return total // 2
+    return total
+
+
+def window_of(settings: Settings, word: LayerWord, layer: int) -> int | None:
     """Width in tokens of a sliding or chunked layer; None for the others."""
-    if word == "sliding":
-        return settings.integer("sliding_window")
+    if word in ("sliding", "hybrid_sliding"):
+        return settings.at_layer("sliding_window", layer)
     if word != "chunked":
         return None
     return _GGUF_LLAMA4_CHUNK if settings.format == "gguf" else settings.integer("attention_chunk_size")
@@ -79,6 +121,8 @@ def _listed(settings: Settings, num_layers: int) -> Words | None:
             if key == "block_types":  # RecurrentGemma: repeated, and its attention is local
                 local: Words = ["sliding" if word == "full" else word for word in words]
                 return _repeat(local, num_layers, cyclic=True)
+            if len(words) == 2 * num_layers and set(words[1::2]) == {"none"}:
+                words = words[::2]  # Dory lists both halves of each block
             return _repeat(words, num_layers, cyclic=False)
     for key, (one, zero) in _FLAGS.items():
         declared = settings.raw(key)
@@ -105,6 +149,12 @@ def _gpt_neo(settings: Settings, num_layers: int) -> Words | None:
 def _attention_among_states(settings: Settings, num_layers: int) -> Words | None:
     """Which layers of a state-space model attend: by period, interval or list."""
     period, offset = settings.raw("attn_layer_period"), settings.raw("attn_layer_offset")
+    if isinstance(period, int) and period > 0 and settings.model_type == "zamba":
+        offset = offset if isinstance(offset, int) else 4
+        return [
+            _choice(i == 2 or (i > 2 and (i - 3) % period == offset), "hybrid", "recurrent")
+            for i in range(num_layers)
+        ]
     if isinstance(period, int) and period > 0:  # Jamba
         return [_choice(i % period == (offset or 0), "full", "recurrent") for i in range(num_layers)]
     for key in ("attn_layer_indices", "full_attn_idxs"):  # Bamba, LFM2
@@ -116,9 +166,9 @@ def _attention_among_states(settings: Settings, num_layers: int) -> Words | None
     if isinstance(kimi, Mapping) and isinstance(kimi.get("full_attn_layers"), list):  # counts from one
         full = _numbers(kimi["full_attn_layers"])
         return [_choice(i + 1 in full, "full", "recurrent") for i in range(num_layers)]
-    interval = settings.raw("full_attention_interval")
-    if not settings.integer("ssm_num_heads"):  # Ring and Ling linear; else Qwen3-Next
-        interval = settings.raw("layer_group_size")
+    interval = settings.raw("full_attention_interval")  # Qwen3-Next
+    if not isinstance(interval, int):
+        interval = settings.raw("layer_group_size")  # Ring and Ling linear, Bailing hybrid
     if isinstance(interval, int) and interval > 0:
         return [_choice((i + 1) % interval == 0, "full", "recurrent") for i in range(num_layers)]
     return None
@@ -266,3 +316,12 @@ def _numbers(values: list[Any]) -> set[int]:
 
 def _choice(flag: bool, yes: LayerWord, no: LayerWord) -> LayerWord:
     return yes if flag else no
+
+
+def shared_transformers(settings: Settings) -> int:
+    """How many different transformers the blocks of a Zamba share; 0 where none are."""
+    number = settings.raw("num_mem_blocks")
+    if settings.model_type == "zamba":
+        return 1
+    is_number = isinstance(number, int) and not isinstance(number, bool) and number > 0
+    return number if settings.model_type == "zamba2" and is_number else 0

@@ -17,7 +17,7 @@ _TOWERS: tuple[tuple[Tower, re.Pattern[str]], ...] = (
     (
         "projector",
         re.compile(
-            r"(?:^|\.)(?:multi_modal_projector|\w*projector\w*|mm|mm_\w+|connector\w*|aligner|resampler"
+            r"(?:^|\.)(?:multi_modal_projector|\w*projector\w*|mm|mm_\w+|connector\w*|aligner|resampler|\w*qformer"
             r"|patch_merger|embed_vision|image_newline|view_seperator)(?:\.|$)"
         ),
     ),
@@ -37,7 +37,9 @@ _EMBEDDING = re.compile(
     r"|emb|embed|embed_tokens_per_layer|per_layer_token_embd)(?:\.(?:weight|embedding|new_embedding))?(?:[._]\w+)?$"
 )
 _HEAD = re.compile(
-    r"^(?:\w+\.)?(?:lm_head|embed_out|output|output_layer|transformer\.ff_out)\.|^head\.weight$"
+    r"^(?:\w+\.)?(?:\w*lm_head|embed_out|output|output_layer|transformer\.ff_out)\.|^head\.weight$"
+    r"|(?:^|\.)(?:cls\.predictions\.decoder|decoder\.output_projection)\.(?:weight|bias)$"
+    r"|^(?:proj_out|decoder)\.weight$"
 )
 
 
@@ -96,6 +98,11 @@ def tower_of(name: str) -> Tower | None:
     return next((tower for tower, pattern in _TOWERS if pattern.search(name)), None)
 
 
+def is_embedding(name: str) -> bool:
+    """Whether a name is that of a token embedding."""
+    return _EMBEDDING.search(name) is not None
+
+
 def _main_stack(names: Names) -> Stack | None:
     """The largest stack outside of towers; an encoder where there is no other, a tower as the last resort."""
 
@@ -130,7 +137,7 @@ def _place_loose(row: Row, places: Places) -> None:
         places.towers.setdefault(tower, []).append([row])
     elif _HEAD.match(row.name):
         places.output_head.append(row)
-    elif _EMBEDDING.search(row.name):
+    elif is_embedding(row.name):
         places.embedding.append(row)
     else:
         places.other.append(row)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from ropewalk.inspector.derive.families import family_of
@@ -13,6 +14,8 @@ from ropewalk.inspector.records import Fact
 _TABLES = ("wpe.", "embed_positions.", "position_embeddings.", "position_embd.")
 _STATED_TYPES = {"nope": "none", "absolute": "learned", "alibi": "alibi", "rope": None}
 _ROTARY = ("rope", "nope_mixed")
+# Keys that speak of rotation; the width of a latent key that is set apart for it is stated without one too.
+_ROTATION = re.compile(r"^(?!qk_rope_head_dim$).*(?:rope|rotary)")
 
 
 def position_embedding(settings: Settings, loose_names: list[str], num_layers: int) -> Fact:
@@ -33,6 +36,12 @@ def position_embedding(settings: Settings, loose_names: list[str], num_layers: i
     table = next((name for name in loose_names if any(word in name for word in _TABLES)), None)
     if table is not None:
         return Fact("learned", "tensor", table)
+    if _is_saved_without_rotation(settings):
+        return Fact(
+            "none",
+            "derived",
+            "saved by transformers 5, which writes the rotation of every model that has one",
+        )
     return _rotary(settings, num_layers)
 
 
@@ -45,6 +54,17 @@ def _rotary(settings: Settings, num_layers: int) -> Fact:
     if "sliding" in words and any(word in nope for word in words):
         return Fact("nope_mixed", "derived", f"model_type {settings.model_type}: full layers do not rotate")
     return Fact("rope", "derived", "no other kind of position is stated")
+
+
+def _is_saved_without_rotation(settings: Settings) -> bool:
+    """transformers 5 writes ``rope_parameters`` wherever a class rotates (modeling_rope_utils.py)."""
+    version = settings.outer.get("transformers_version")
+    if settings.format == "gguf" or not isinstance(version, str) or version.split(".")[0] != "5":
+        return False
+    keys = [
+        key for block in (settings.block, settings.outer) for key, value in block.items() if value is not None
+    ]
+    return not any(_ROTATION.search(key) for key in keys)
 
 
 def _is_alibi(settings: Settings) -> bool:
@@ -71,3 +91,15 @@ def rope_of(
     config["model_type"] = settings.model_type
     outer = settings.outer if settings.text_config_key else None
     return standardise_rope(config, head_dim=head_dim, outer=outer, rotary=rotary)
+
+
+def trained_before_chunks(settings: Settings) -> Fact | None:
+    """The trained length of a model with dual chunk attention (Qwen2.5-1M): the rest is the chunks' doing.
+
+    vLLM 0.32 and later have no such backend.
+    """
+    block = settings.raw("dual_chunk_attention_config")
+    length = block.get("original_max_position_embeddings") if isinstance(block, Mapping) else None
+    if not isinstance(length, int) or isinstance(length, bool) or not 0 < length <= 2**40:
+        return None
+    return Fact(length, "config", "dual_chunk_attention_config.original_max_position_embeddings")

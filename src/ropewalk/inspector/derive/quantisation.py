@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ropewalk.inspector.derive.packing import PackingHint
+from ropewalk.inspector.derive.names import relative_name
+from ropewalk.inspector.derive.packing import PackingHint, Pair
 from ropewalk.inspector.derive.settings import Settings
 from ropewalk.inspector.records import Checkpoint, Fact
 
 _SIDE_FILE = "hf_quant_config.json"  # NVIDIA ModelOpt
 _GPTQ_FILE = "quantize_config.json"  # AutoGPTQ
 # Vector quantisation and packings whose tensors do not tell how many weights they stand for.
-_OPAQUE = frozenset({"aqlm", "higgs", "hqq", "quip", "spqr", "vptq"})
+_MAX_DEPTH = 6
+_OPAQUE = frozenset({"higgs", "hqq", "quip", "spqr", "vptq"})
 _FLOAT_BITS = {"fp8": 8, "mxfp4": 4, "nvfp4": 4, "fbgemm_fp8": 8, "nf4": 4, "fp4": 4}
 # Bits per weight of the block formats, from block and byte sizes (llama.cpp b11434, ggml-common.h).
 _FULL_PRECISION = frozenset({"F32", "F16", "BF16", "F64", "I8", "I16", "I32", "I64"})
@@ -29,15 +31,51 @@ def quantization_fact(checkpoint: Checkpoint, settings: Settings) -> Fact:
     return Fact(None, "config", "no quantization_config")
 
 
-def packing_hint(quantization: Fact) -> PackingHint:
-    """What unpacking needs to know of it."""
+def packing_hint(checkpoint: Checkpoint, settings: Settings, quantization: Fact) -> PackingHint:
+    """What unpacking needs to know of it, the pairs of single modules and groups as well."""
     value = quantization.value
     if not isinstance(value, Mapping):
         return PackingHint()
-    bits, group = value.get("bits"), value.get("group_size")
-    whole = bits if isinstance(bits, int) and 0 < bits <= 32 else None
-    size = group if isinstance(group, int) and group > 0 else None
-    return PackingHint(whole, size, opaque=value.get("method") in _OPAQUE)
+    blocks = [block for _, block in _candidates(checkpoint, settings) if isinstance(block, Mapping) and block]
+    others, overrides = _pairs(blocks[0]) if blocks else ((), {})
+    return PackingHint(
+        _width(value.get("bits")),
+        _group(value.get("group_size")),
+        opaque=value.get("method") in _OPAQUE,
+        others=others,
+        overrides=overrides,
+    )
+
+
+def _pairs(block: Mapping[str, Any]) -> tuple[tuple[Pair, ...], dict[str, tuple[Pair, ...]]]:
+    """(bits, group size) of the groups, and those of single modules by their name within a block."""
+    others: dict[Pair, None] = {}
+    for found in _mappings(block):
+        bits = _width(found.get("num_bits", found.get("bits")))
+        if bits:
+            others[bits, _group(found.get("group_size"))] = None
+    overrides: dict[str, dict[Pair, None]] = {}
+    for name, own in block.items():
+        if isinstance(own, Mapping) and _width(own.get("bits")):
+            pair = (_width(own.get("bits")) or 0, _group(own.get("group_size")))
+            overrides.setdefault(relative_name(name), {})[pair] = None
+    return tuple(others), {name: tuple(pairs) for name, pairs in overrides.items()}
+
+
+def _mappings(value: Any, depth: int = 0) -> Iterator[Mapping[str, Any]]:
+    """Every object in a quantisation config, as deep as any method nests its groups."""
+    if isinstance(value, Mapping) and depth < _MAX_DEPTH:
+        yield value
+        for inner in value.values():
+            yield from _mappings(inner, depth + 1)
+
+
+def _width(bits: Any) -> int | None:
+    return bits if isinstance(bits, int) and not isinstance(bits, bool) and 0 < bits <= 32 else None
+
+
+def _group(size: Any) -> int | None:
+    return size if isinstance(size, int) and not isinstance(size, bool) and 0 < size <= 2**20 else None
 
 
 def _candidates(checkpoint: Checkpoint, settings: Settings) -> list[tuple[str, Any]]:
@@ -63,6 +101,8 @@ def _summary(block: Mapping[str, Any]) -> dict[str, Any]:
     if block.get("quant_algo") == "MIXED_PRECISION":
         bits = None  # differs by layer
     group = block.get("group_size") or block.get("q_group_size") or weights.get("group_size")
+    if group is None and method == "torchao":
+        group = next((found["group_size"] for found in _mappings(block) if "group_size" in found), None)
     if group == -1:
         group = None  # one scale for a whole column
     if group is None and isinstance(block.get("weight_block_size"), list):

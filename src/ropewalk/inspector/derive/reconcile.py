@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-from ropewalk.findings import Finding
+from ropewalk.findings import Finding, Severity
 from ropewalk.inspector.derive.class_defaults import SOURCE
 from ropewalk.inspector.derive.evidence import OBSERVED_IN, BlockEvidence
-from ropewalk.inspector.derive.heads import Heads, declared_heads
+from ropewalk.inspector.derive.heads import Heads, declared_heads, is_packing_factor, prove_heads
 from ropewalk.inspector.derive.observed import Observed
 from ropewalk.inspector.derive.packing import Weight
 from ropewalk.inspector.derive.patterns import LayerWord
@@ -30,13 +30,19 @@ _NAMES = {"head_dim_k": "head_dim", "head_dim_v": "v_head_dim"}
 
 @dataclass(frozen=True, slots=True)
 class Disagreement:
-    """One field in which the tensors differ from what is stated."""
+    """One field in which the tensors differ from what is stated.
+
+    ``doubt`` is why the tensors are not trusted here and the stated value is kept; ``is_partial`` says that
+    layers of other kinds have the stated value.
+    """
 
     field: str
     declared: Any
     proven: Any
     tensor: str
     num_layers: int
+    doubt: str | None = None
+    is_partial: bool = False
 
 
 def mismatch(settings: Settings, found: Disagreement) -> Finding:
@@ -55,11 +61,21 @@ def mismatch(settings: Settings, found: Disagreement) -> Finding:
             f"{found.proven}"
         )
         return Finding("default_contradicted", "warning", message, where)
+    if found.doubt is not None:
+        message = (
+            f"{where['field']} is {found.declared}, {found.tensor} would say {found.proven}: {found.doubt}"
+        )
+        kept = {"doubted": "tensors", "used": found.declared}
+        return Finding("config_tensor_mismatch", "warning", message, where | kept)
     message = (
         f"{where['field']} is {found.declared}, but {found.tensor} says {found.proven}"
         f"{f' ({found.num_layers} layers)' if found.num_layers > 1 else ''}; {found.proven} is used"
     )
-    return Finding("config_tensor_mismatch", "error", message, where)
+    severity: Severity = "warning" if found.is_partial else "error"
+    return Finding("config_tensor_mismatch", severity, message, where)
+
+
+_PACKING = "its values are packed, and by this factor the packing may be unknown; the config's is used"
 
 
 def reconcile_heads(
@@ -68,19 +84,29 @@ def reconcile_heads(
     layers: Sequence[AnyLayer],
     evidence: Mapping[int, BlockEvidence],
     *,
+    hidden_size: int | None,
     prefix: str,
 ) -> list[Disagreement]:
-    """Heads and head sizes of all layers; one disagreement per field and pair of values."""
-    found: dict[tuple[str, Any, Any], list[int]] = {}
+    """Heads and head sizes of all layers; one disagreement per field and pair of values.
+
+    Where the tensors are packed and the layers kept the stated value, the packing is what is doubted.
+    """
+    found: dict[tuple[str, Any, Any, bool], list[int]] = {}
+    agreeing: set[str] = set()
     for index, layer in enumerate(layers):
         if index not in evidence or layer.kind not in ("full", "sliding", "chunked"):
             continue
         declared = declared_heads(settings, index, words[index])
+        shapes = prove_heads(evidence[index], declared, hidden_size)
         for item in fields(Heads):
             name = _NAMES.get(item.name, item.name)
-            said, proven = getattr(declared, item.name), getattr(layer, item.name)
-            if settings.value(name) is not None and None not in (said, proven) and said != proven:
-                found.setdefault((item.name, said, proven), []).append(index)
+            said, kept, proven = (getattr(heads, item.name) for heads in (declared, layer, shapes))
+            if settings.value(name) is None or None in (said, proven):
+                continue
+            if said == proven:
+                agreeing.add(item.name)
+            else:
+                found.setdefault((item.name, said, proven, said == kept), []).append(index)
     return [
         Disagreement(
             _NAMES.get(name, name),
@@ -88,9 +114,17 @@ def reconcile_heads(
             proven,
             _tensor(evidence[where[0]], _NAMES.get(name, name), prefix, where[0]),
             len(where),
+            doubt=_PACKING if is_kept else None,
+            is_partial=name in agreeing and _is_one_kind(where, words),
         )
-        for (name, said, proven), where in found.items()
+        for (name, said, proven, is_kept), where in found.items()
     ]
+
+
+def _is_one_kind(where: Sequence[int], words: Sequence[LayerWord]) -> bool:
+    """Whether these layers are all those of some kinds: the config then speaks of the others alone."""
+    kinds = {words[index] for index in where}
+    return len(kinds) == 1 and all(index in set(where) for index, word in enumerate(words) if word in kinds)
 
 
 def _tensor(block: BlockEvidence, name: str, prefix: str, index: int) -> str:
@@ -108,12 +142,19 @@ def reconcile_observed(settings: Settings, observed: Mapping[str, Observed]) -> 
         declared = settings.value(name)
         said = declared if isinstance(declared, list) else [declared]
         if declared is not None and not set(item.values.values()) & set(said):
-            found.append(Disagreement(name, declared, item.usual, item.tensor, len(item.values)))
+            doubt = _PACKING if item.assumed and is_packing_factor(declared, item.usual) else None
+            found.append(Disagreement(name, declared, item.usual, item.tensor, len(item.values), doubt=doubt))
     return found
 
 
-def reconcile_vocabulary(declared: Fact | None, table: Weight | None) -> tuple[Fact | None, list[Finding]]:
-    """The vocabulary from the rows of the embedding; a few more rows than stated are padding."""
+def reconcile_vocabulary(
+    declared: Fact | None, table: Weight | None, heads: Collection[int]
+) -> tuple[Fact | None, list[Finding]]:
+    """The vocabulary from the rows of the embedding; a few more rows than stated are padding.
+
+    Where an output head has as many rows as are stated, the embedding holds other tokens as well. ``heads``
+    are the rows of the output heads.
+    """
     if table is None:
         return declared, []
     rows, tensor = table.shape[0], table.name
@@ -123,6 +164,8 @@ def reconcile_vocabulary(declared: Fact | None, table: Weight | None) -> tuple[F
     where = {"field": declared.detail, declared.source: declared.value, "tensors": rows, "tensor": tensor}
     if declared.source == "default":
         return proven, []
+    if declared.value in heads:
+        return declared, []
     if 0 < rows - declared.value < _PAD_ROWS:
         more = rows - declared.value
         message = f"{tensor} has {more} rows more than {declared.detail} = {declared.value}: padding"

@@ -23,6 +23,7 @@ _FEED_FORWARD = re.compile(
     r"(?:^|\.)(?:mlp\w*|feed_forward\w*|ffn\w*|ff_\w+|block_sparse_moe|moe\w*|\w*experts?\w*|shared_mlp|router"
     r"|densereludense|fc[12]|intermediate|channel_mix\w*|(?:gate|up|down)_proj)(?:\.|$)|^output\.dense(?:\.|$)"
 )
+_ATTENTION_EXPERTS = re.compile(r"(?:^|\.)self_attention\.experts\.")  # JetMoE
 _NORM = re.compile(r"(?:norm\w*|ln_\w+)(?:\.weight|\.bias|\.scale)?$")
 _INNER_NORM = re.compile(r"(?:^|[._])(?:q|k|v|q_a|kv_a|kv|query|key)_?(?:layer)?norm")
 
@@ -86,6 +87,8 @@ def part_of(name: str) -> Part:
         return "cross"
     if _RECURRENT.search(lower):
         return "recurrent"
+    if _ATTENTION_EXPERTS.search(lower):
+        return "attention"
     if _FEED_FORWARD.search(lower):
         return "feed_forward"
     return "attention" if _ATTENTION.search(lower) else "other"
@@ -95,6 +98,7 @@ def part_of(name: str) -> Part:
 def role_of(name: str) -> str | None:
     """The role of a weight in its block (``q``, ``kv_a``, ``cross_k``, ``expert_up``, ...); None if none."""
     module = name.removesuffix(".weight").lower()
+    module = module.removesuffix(".linear")  # Inkling 2: q_proj.linear beside q_proj.norm
     part = part_of(name)
     role = _ROLES[part].get(module.rpartition(".")[2])
     if role is None:

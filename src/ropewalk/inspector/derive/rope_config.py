@@ -349,10 +349,21 @@ class _Reader:
             self._invalid("rope_theta", thetas, "one number for each layer type")
             return None
         bases = {str(layer_type): theta for layer_type, theta in zip(layer_types, thetas, strict=False)}
-        return {
+        shares = self._share_per_layer(layer_types)
+        blocks = {
             key: self.flat(raw, theta=theta) if key == "full_attention" else _plain(theta, {})
             for key, theta in bases.items()
         }
+        for key in shares.keys() & blocks.keys():
+            blocks[key] = {**blocks[key], "partial_rotary_factor": shares[key]}
+        return {**blocks}
+
+    def _share_per_layer(self, layer_types: list[Any]) -> dict[str, float]:
+        """The rotated share by layer type, where one is listed for each layer (Step-3.5)."""
+        shares = self.config.get("partial_rotary_factors")
+        if not isinstance(shares, list) or not all(is_number(share) and 0 < share <= 1 for share in shares):
+            return {}
+        return {str(layer_type): share for layer_type, share in zip(layer_types, shares, strict=False)}
 
     def _compressed(self, raw: Mapping[str, Any], theta: Any) -> Blocks:
         """DeepSeek-V4: only layers with a compressor are scaled, and without YaRN's magnitude."""

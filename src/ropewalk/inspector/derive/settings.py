@@ -17,7 +17,7 @@ MAX_LAYERS = 100_000
 PER_LAYER = frozenset(
     {
         "num_attention_heads", "num_key_value_heads", "head_dim", "v_head_dim", "intermediate_size",
-        "num_experts", "num_experts_per_tok", "moe_intermediate_size",
+        "num_experts", "num_experts_per_tok", "moe_intermediate_size", "num_shared_experts",
     }
 )  # fmt: skip
 
@@ -28,7 +28,8 @@ class Settings:
 
     ``block`` is the raw block of the language model (for GGUF the keys below ``<arch>.``), ``outer``
     everything around it, ``defaults`` what the model's class assumes for raw keys that are absent.
-    ``text_config_key`` is where the block is nested, None at the top level.
+    ``text_config_key`` is where the block is nested, None at the top level. ``per_layer`` and ``by_word``
+    hold what single layers, or the layers of one type, have of their own.
     """
 
     format: Format
@@ -39,6 +40,8 @@ class Settings:
     outer: Mapping[str, Any]
     defaults: Mapping[str, Any] = field(default_factory=dict)
     facts: Mapping[str, Fact] = field(default_factory=dict)
+    per_layer: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
+    by_word: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
     def fact(self, name: str) -> Fact | None:
         """The stated value with its source; None where nothing is stated, a fact of None for null."""
@@ -55,7 +58,10 @@ class Settings:
         return value if isinstance(value, int) and not isinstance(value, bool) else None
 
     def at_layer(self, name: str, layer: int) -> int | None:
-        """The stated value of one layer, whether the setting is a number or a list with one per layer."""
+        """The stated value of one layer: its own, else the number or the entry of the list for all."""
+        own = self.per_layer.get(layer, {})
+        if name in own:
+            return own[name]
         value = self.value(name)
         if isinstance(value, list):
             return value[layer] if layer < len(value) else None
@@ -75,7 +81,7 @@ def require(value: Any, kind: type[T], *, field_name: str, file: str) -> T:
     """A value of the type that its field has. Raises :class:`CheckpointError`."""
     if isinstance(value, kind):
         return value
-    raise _invalid(value, _KIND_NAMES.get(kind, kind.__name__), field_name=field_name, file=file)
+    raise invalid(value, _KIND_NAMES.get(kind, kind.__name__), field_name=field_name, file=file)
 
 
 def require_count(value: Any, *, field_name: str, file: str, limit: int = 2**40) -> int:
@@ -83,18 +89,18 @@ def require_count(value: Any, *, field_name: str, file: str, limit: int = 2**40)
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= limit:
-        raise _invalid(value, f"a whole number from 0 to {limit:,}", field_name=field_name, file=file)
+        raise invalid(value, f"a whole number from 0 to {limit:,}", field_name=field_name, file=file)
     return value
 
 
 def require_counts(values: list[Any], *, field_name: str, file: str) -> list[int]:
     """One count per layer. Raises :class:`CheckpointError`."""
     if not 0 < len(values) <= MAX_LAYERS:
-        raise _invalid(len(values), f"1 to {MAX_LAYERS:,} values", field_name=field_name, file=file)
+        raise invalid(len(values), f"1 to {MAX_LAYERS:,} values", field_name=field_name, file=file)
     return [require_count(value, field_name=field_name, file=file) for value in values]
 
 
-def _invalid(value: Any, expected: str, *, field_name: str, file: str) -> CheckpointError:
+def invalid(value: Any, expected: str, *, field_name: str, file: str) -> CheckpointError:
     shown = repr(value)[:200]
     return CheckpointError(
         f"{file}: {field_name} is {shown}, expected {expected}",

@@ -11,12 +11,18 @@ from math import prod
 
 from ropewalk.inspector.derive.evidence import BlockEvidence
 from ropewalk.inspector.derive.families import family_of
+from ropewalk.inspector.derive.heads import Heads
 from ropewalk.inspector.derive.settings import Settings
 from ropewalk.inspector.layer_kinds import StateTensor
 
 
-def recurrent_state(settings: Settings, evidence: BlockEvidence | None) -> tuple[StateTensor, ...]:
-    """The state tensors of one recurrent layer; empty where they are unknown."""
+def recurrent_state(
+    settings: Settings, evidence: BlockEvidence | None, heads: Heads | None = None
+) -> tuple[StateTensor, ...]:
+    """The state tensors of one recurrent layer; empty where they are unknown.
+
+    ``heads`` are those of the attention beside it.
+    """
     family = family_of(settings.model_type)
     own = family.state(settings) if family.state else None
     if own is not None:
@@ -25,6 +31,8 @@ def recurrent_state(settings: Settings, evidence: BlockEvidence | None) -> tuple
         return _short_convolution(settings)
     if settings.model_type == "recurrent_gemma" or settings.integer("lru_width"):
         return _linear_recurrence(settings)
+    if heads is not None and settings.raw("d_rel") is not None:
+        return _convolutions(settings, heads)
     if _is_kda(settings):
         return _delta_attention(settings)
     return _state_space(settings, evidence)
@@ -46,7 +54,18 @@ def _linear_recurrence(settings: Settings) -> tuple[StateTensor, ...]:
 
 
 def _is_kda(settings: Settings) -> bool:
-    return settings.raw("linear_attn_config") is not None or settings.raw("kda.head_dim") is not None
+    return any(
+        settings.raw(key) is not None for key in ("linear_attn_config", "kda.head_dim", "linear_head_dim")
+    )
+
+
+def _convolutions(settings: Settings, heads: Heads) -> tuple[StateTensor, ...]:
+    """Inkling: short convolutions over keys, over values, and after each half of the block."""
+    kernel, hidden = settings.integer("ssm_conv_kernel"), settings.integer("hidden_size")
+    keys, size = heads.num_key_value_heads, heads.head_dim_k
+    if not (kernel and hidden and keys and size):
+        return ()
+    return (StateTensor("conv", (kernel - 1, 2 * keys * size + 2 * hidden)),)
 
 
 def _delta_attention(settings: Settings) -> tuple[StateTensor, ...]:

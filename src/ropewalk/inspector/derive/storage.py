@@ -6,12 +6,11 @@ from collections.abc import Iterable, Mapping
 
 from ropewalk.findings import Finding
 from ropewalk.inspector.derive.names import Row
+from ropewalk.inspector.derive.packing import PACKED_LEAVES
 from ropewalk.inspector.derive.settings import Settings
 from ropewalk.inspector.records import Fact
 
 _PLAIN = {"bfloat16": "BF16", "float16": "F16", "float32": "F32", "float64": "F64"}
-# What marks a tensor as packed by a quantiser, wherever it is found.
-_PACKED_NAMES = (".qweight", ".weight_packed", ".weight.absmax", "_blocks")
 
 
 def reconcile_storage(
@@ -31,7 +30,7 @@ def reconcile_storage(
 
 
 def _is_quantised(row: Row) -> bool:
-    if row.name.endswith(_PACKED_NAMES) or ".weight.absmax" in row.name:
+    if row.name.rpartition(".")[2] in PACKED_LEAVES or row.name.endswith("_blocks") or ".absmax" in row.name:
         return True
     return row.dtype.startswith(("F8_", "F4", "U32")) and row.name.endswith(".weight")
 

@@ -22,7 +22,7 @@ def tied_embeddings(settings: Settings, places: Places, *, incomplete: bool) -> 
     flag = declared.value if declared is not None and declared.source != "default" else None
     if not places.embedding or incomplete:
         return declared or Fact(None, "derived", "not stated"), []
-    head = next((row.name for row in places.output_head if len(row.shape) > 1), None)
+    head = next((row.name for row in places.output_head if len(row.shape) > 1), None) or _other_head(places)
     if head is None:
         return _without_head(settings, declared, flag)
     if flag is True:
@@ -33,6 +33,13 @@ def tied_embeddings(settings: Settings, places: Places, *, incomplete: bool) -> 
             Finding("tied_flag_but_lm_head_present", "warning", message, where)
         ]
     return Fact(False, "tensor", head), []
+
+
+def _other_head(places: Places) -> str | None:
+    """A matrix with a row per token under an unknown name: where there is one, it may be the head."""
+    rows = {row.shape[0] for row in places.embedding if len(row.shape) == 2}
+    found = (row.name for row in places.other if len(row.shape) == 2 and row.shape[0] in rows)
+    return next(found, None)
 
 
 def _without_head(settings: Settings, declared: Fact | None, flag: bool | None) -> tuple[Fact, list[Finding]]:

@@ -17,7 +17,15 @@ from ropewalk.inspector.readers.index import Index, find_index, parse_index
 from ropewalk.inspector.readers.jsonfile import parse_object, repeated_keys
 from ropewalk.inspector.readers.safetensors import HeaderReader
 from ropewalk.inspector.readers.store import Store
-from ropewalk.inspector.readers.weights import Weights, choose_weights, is_copy, is_weights, part_of, pickles
+from ropewalk.inspector.readers.weights import (
+    Weights,
+    choose_weights,
+    is_copy,
+    is_slice,
+    is_weights,
+    part_of,
+    pickles,
+)
 from ropewalk.inspector.records import Checkpoint, CheckpointFile
 from ropewalk.inspector.tensors import Columns, TensorTable
 from ropewalk.inspector.wording import MAX_NAMED, clip, some
@@ -141,9 +149,13 @@ class _Reading:
     def read_files(self, names: Sequence[str]) -> None:
         """Whole files. A tensor that an earlier file has already is not counted again."""
         seen: set[str] = set()
+        slices = 0
         for name, columns in self._headers(names):
             repeated = seen.intersection(columns.names) if seen else ()
-            if repeated:
+            if repeated and is_slice(name) and self._join_slices(columns, repeated):
+                slices += 1
+                columns = columns.without(repeated)
+            elif repeated:
                 columns = columns.without(repeated)
                 self.add(
                     "duplicate_weights", "warning",
@@ -153,8 +165,37 @@ class _Reading:
             if len(names) > 1:
                 seen.update(columns.names)
             self.tensors.extend(columns, self.tensors.add_file(name))
+        if slices:
+            self.add(
+                "slices_joined", "info",
+                f"{slices + 1} files hold slices of the same tensors (tensor parallelism); they are joined",
+                count=slices + 1,
+            )  # fmt: skip
         if names and not len(self.tensors):
             self.add("empty_checkpoint", "error", f"{some(names)}: no tensor in it", files=list(names))
+
+    def _join_slices(self, columns: Columns, repeated: Collection[str]) -> bool:
+        """Lengthen the tensors of earlier files by these slices; False where they are no equal slices.
+
+        They are joined along the side that is not the residual stream's, the first where both could be.
+        """
+        hidden, table = self.config.get("hidden_size"), self.tensors
+        rows = {name: row for row, name in enumerate(table.names) if name in repeated}
+        joined = []
+        for name, dtype, shape, size in zip(
+            columns.names, columns.dtypes, columns.shapes, columns.nbytes, strict=True
+        ):
+            if name not in rows:
+                continue
+            row, side = rows[name], -1 if shape and shape[0] == hidden != shape[-1] else 0
+            whole = list(table.shapes[row])
+            if not shape or dtype != table.dtypes[row] or len(whole) != len(shape):
+                return False
+            whole[side] += shape[side]
+            joined.append((row, tuple(whole), table.nbytes[row] + size))
+        for row, whole_shape, size in joined:
+            table.shapes[row], table.nbytes[row] = whole_shape, size
+        return True
 
     def _headers(self, names: Sequence[str]) -> Iterable[tuple[str, Columns]]:
         """The columns of each readable file. Raises the first error where none of several can be read."""

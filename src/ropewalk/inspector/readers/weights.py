@@ -12,6 +12,7 @@ GGUF_MAGIC = b"GGUF"
 PICKLE_SUFFIXES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 # transformers and llama.cpp (`llama_split_path`) number alike.
 _NUMBERED = re.compile(r"(.+)-(\d{5})-of-(\d{5})\.(?:safetensors|gguf)", re.ASCII)
+_SLICE = re.compile(r"-TP-\d{3}\.safetensors$", re.ASCII)  # Grok-2
 _PICKLE_STEMS = ("pytorch_model", "consolidated", "model", "adapter_model")
 # Sets that other files make redundant: Mistral's own layout, and an adapter beside a whole model.
 _SECONDARY = ("consolidated", "adapter_")
@@ -87,6 +88,11 @@ def part_of(name: str) -> tuple[int, int]:
     """The number of a shard and of how many it is one, by its name; 1 of 1 for others."""
     match = _NUMBERED.fullmatch(name)
     return (int(match[2]), int(match[3])) if match else (1, 1)
+
+
+def is_slice(name: str) -> bool:
+    """Whether a file is by its name one rank's part of the tensors."""
+    return _SLICE.search(name) is not None
 
 
 def is_copy(name: str) -> bool:
