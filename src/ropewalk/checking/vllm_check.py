@@ -59,7 +59,7 @@ def analyze(
     memory = None
     if served and inspection:
         try:
-            memory = memory_for(settings, served, inspection, machine, version=version)
+            memory = memory_for(settings, served, inspection, machine)
         except (CheckpointError, UsageError) as error:
             diagnostics.append(memory_unknown(error))
     absent = absent_flags(options, flags, version)
@@ -149,12 +149,12 @@ def _resolved(
     needed = memory.memory.kv.reserved_bytes if memory else None
     length = served.served_len
     pool = memory.pool if memory else None
-    if settings.max_model_len == -1 and pool and pool.max_len[0]:
-        length = min(length, pool.max_len[0])
+    if settings.max_model_len == -1 and memory and memory.longest:
+        length = min(length, memory.longest)
     return Resolved(
         context_per_request=length,
         num_sequences=settings.max_num_seqs,
-        kv_cells=pool.capacity.tokens if pool and pool.fixed else None,
+        kv_cells=pool.likely.tokens if memory and pool and memory.fixed else None,
         kv_bytes=needed if fixed is None else fixed * ranks,
         trained_context=inspection.value("max_position_embeddings"),
         supported_context=inspection.value("supported_context"),

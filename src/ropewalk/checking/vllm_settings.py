@@ -41,7 +41,6 @@ class VllmSettings:
     max_batched_tokens: int | None
     kv_cache_bytes: int | None
     kv_cache_dtype: str
-    full_precision: bool
     tensor_parallel: int
     pipeline_parallel: int
     utilization: float
@@ -72,7 +71,6 @@ def settings_of(
         max_batched_tokens=_count(parsed, "--max-num-batched-tokens"),
         kv_cache_bytes=kv_bytes,
         kv_cache_dtype=str(parsed.get("--kv-cache-dtype", "auto")),
-        full_precision=parsed.get("--dtype") in ("float", "float32"),
         tensor_parallel=_count(parsed, "--tensor-parallel-size") or 1,
         pipeline_parallel=_count(parsed, "--pipeline-parallel-size") or 1,
         utilization=_number(parsed, "--gpu-memory-utilization", UTILIZATION_PERCENT / 100),

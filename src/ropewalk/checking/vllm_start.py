@@ -33,7 +33,7 @@ def rank_diagnostics(settings: VllmSettings, inspection: Inspection) -> Iterator
             value=ranks,
             num_attention_heads=heads,
         )
-    elif isinstance(kv_heads, int) and kv_heads < ranks:
+    elif isinstance(kv_heads, int) and 0 < kv_heads < ranks:
         yield diagnostic(
             "kv_heads_replicated",
             "info",
