@@ -20,7 +20,7 @@ RANK = {
     "jsonio": 0,
     "pages": 0,
     "units": 1,
-    "validation": 1,
+    "validation": 2,
     "engines": 1,
     "inspector": 2,
     "planner": 3,

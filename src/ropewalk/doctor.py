@@ -8,7 +8,7 @@ from importlib import metadata
 from pathlib import Path
 
 from ropewalk._version import __version__
-from ropewalk.engines import served_engines
+from ropewalk.engines import planned_engines, served_engines
 from ropewalk.errors import EngineMissingError
 from ropewalk.measuring.store import default_store_path
 from ropewalk.serving.engines import find_engines, pick_engine
@@ -21,12 +21,13 @@ _LIBRARIES = ("huggingface_hub", "httpx2", "pydantic", "rich")
 
 @dataclass(frozen=True, slots=True)
 class Doctor:
-    """``missing`` has each engine of which there is none, and how to get one; ``store`` is the file of runs,
-    ``logs`` the folder of servers' logs; ``versions`` are of ropewalk, Python and the libraries that results
-    may depend on."""
+    """``missing`` has each engine of which there is none, and how to get one; ``planned_only`` those that are
+    planned for and not served; ``store`` is the file of runs, ``logs`` the folder of servers' logs;
+    ``versions`` are of ropewalk, Python and the libraries that results may depend on."""
 
     engines: tuple[EngineBuild, ...]
     missing: dict[str, str]
+    planned_only: tuple[str, ...]
     devices: tuple[Device, ...]
     store: Path
     logs: Path
@@ -39,6 +40,7 @@ def examine() -> Doctor:
     return Doctor(
         engines=find_engines(),
         missing=_missing(),
+        planned_only=tuple(name for name in planned_engines() if name not in served_engines()),
         devices=find_devices(),
         store=default_store_path(),
         logs=default_log_path().parent,

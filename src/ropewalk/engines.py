@@ -230,11 +230,16 @@ def served_engines() -> tuple[EngineName, ...]:
     return tuple(engine.name for engine in REGISTRY.values() if engine.is_served)
 
 
-def engine_for(checkpoint_format: str) -> EngineName:
-    """The engine taken where none is named: the first that serves this format.
+def readers_of(checkpoint_format: str) -> tuple[Engine, ...]:
+    """The engines that read this format, in the order in which one is chosen.
 
     ``checkpoint_format`` is that of :class:`ropewalk.inspector.records.Checkpoint`; a config without weights
     is planned as safetensors.
     """
     needed = "safetensors" if checkpoint_format == "config" else checkpoint_format
-    return next(engine.name for engine in REGISTRY.values() if engine.is_served and needed in engine.formats)
+    return tuple(engine for engine in REGISTRY.values() if needed in engine.formats)
+
+
+def engine_for(checkpoint_format: str) -> EngineName:
+    """The engine taken where none is named: the first that serves this format."""
+    return next(engine.name for engine in readers_of(checkpoint_format) if engine.is_served)

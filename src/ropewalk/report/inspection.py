@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ropewalk.engines import readers_of
 from ropewalk.findings import has_error
 from ropewalk.inspector.records import Block as LayerBlock
 from ropewalk.inspector.records import CheckpointSummary, Fact, Inspection
@@ -87,6 +88,7 @@ def _rows(inspection: Inspection, kept: CacheSummary | None) -> Iterator[tuple[s
     if inspection.layers:
         strip = words((layers.strip(inspection.layers), "bar"))
         yield "attends", stack(parts(each=_attention(inspection)), layers.words(inspection.layers), strip)
+    yield "read by", ", ".join(_readers(inspection.checkpoint.format))
     if kept:
         yield "keeps", parts(each=_kept(kept))
     yield "embeds", parts(each=_embedding(inspection))
@@ -94,6 +96,12 @@ def _rows(inspection: Inspection, kept: CacheSummary | None) -> Iterator[tuple[s
         yield "routes", parts(each=_experts(inspection))
     if inspection.block:
         yield "block", _block(inspection.block)
+
+
+def _readers(checkpoint_format: str) -> Iterator[str]:
+    """The engines that read this format."""
+    for engine in readers_of(checkpoint_format):
+        yield engine.name if engine.is_served else f"{engine.name} (planned only)"
 
 
 def _identity(inspection: Inspection) -> Iterator[str]:
