@@ -7,7 +7,7 @@ Integers inside, GiB and MiB on screen. A token count takes ``k``/``Ki`` (x 1024
 from __future__ import annotations
 
 import re
-from decimal import Decimal
+from decimal import ROUND_DOWN, Decimal
 
 from ropewalk.errors import UsageError
 
@@ -20,6 +20,7 @@ _INT64_MAX = 2**63 - 1
 _TOKEN_UNITS = {"": 1, "k": KIB, "ki": KIB, "m": MIB, "mi": MIB}
 _SIZE_UNITS = {
     "": 1, "b": 1,
+    "k": KIB, "m": MIB, "g": GIB, "t": TIB,
     "kib": KIB, "mib": MIB, "gib": GIB, "tib": TIB,
     "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12,
 }  # fmt: skip
@@ -42,6 +43,8 @@ def _parse(text: str, units: dict[str, int], *, what: str, example: str) -> int:
     if match is None or unit is None:
         raise UsageError(f"{text!r} is not a {what}; write {example}", where={"value": text})
     value = Decimal(match[1]) * unit
+    if units is _SIZE_UNITS and unit > 1:
+        value = value.to_integral_value(ROUND_DOWN)  # 79.19GiB: a part of a byte is none
     if value != value.to_integral_value() or not 0 < value <= _INT64_MAX:
         raise UsageError(f"{text!r} is not a positive whole {what}", where={"value": text})
     return int(value)

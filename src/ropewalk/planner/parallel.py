@@ -132,6 +132,14 @@ _OPTIONS: dict[str, tuple[str, Any]] = {
     "block_size": ("--block-size", None),
     "fit": ("--fit nodes", "asked"),
     "projector": ("--projector", None),
+    "gpu_memory_utilization": ("--gpu-memory-utilization", None),
+    "max_num_seqs": ("--max-num-seqs", None),
+    "enforce_eager": ("--enforce-eager", False),
+    "kv_cache_memory_bytes": ("--kv-cache-memory-bytes", None),
+    "dtype": ("--dtype", "auto"),
+    "quantization": ("--quantization", None),
+    "prefix_caching": ("--no-prefix-caching", None),
+    "language_model_only": ("--language-model-only", False),
 }
 
 

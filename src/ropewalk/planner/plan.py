@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from ropewalk.engines import engine_of
 from ropewalk.errors import UsageError
 from ropewalk.findings import Finding, by_severity
 from ropewalk.inspector.records import Inspection
 from ropewalk.planner.advice import advise
 from ropewalk.planner.calibration import Calibration
+from ropewalk.planner.cards import find_cards
 from ropewalk.planner.case import PlanningCase
 from ropewalk.planner.compute import compute_of, work_of
 from ropewalk.planner.engines import rules_of
@@ -64,7 +66,7 @@ def make_plan(
     not part of it: ``launch`` stays None. Raises :class:`UsageError` for a request that no engine could be
     given, :class:`CheckpointError` where a dimension is unknown.
     """
-    request = _with_budget(request)
+    request, machine = _with_cards(_with_budget(request), machine)
     _check(request)
     shape = shape_of(inspection, draft=draft, projector=projector, mtp=request.mtp)
     case, candidates, placements = _settled(PlanningCase(shape, request, machine, rules_of(request.engine)))
@@ -114,6 +116,23 @@ def prompt_work(
     shape = shape_of(inspection, mtp=request.mtp)
     key, value = PlanningCase(shape, request, machine, rules_of(request.engine)).types()
     return tuple(work_of(shape, length=length, key=key, value=value) for length in lengths)
+
+
+def _with_cards(request: PlanRequest, machine: Machine) -> tuple[PlanRequest, Machine]:
+    """The request and the machine of the cards that it names; several are cut over unless a cut is asked for.
+
+    Raises :class:`UsageError` for a name that is not known.
+    """
+    if request.gpu is None:
+        return request, machine
+    cards = find_cards(request.gpu)
+    machine = cards.machine()
+    request = replace(request, memory_bytes=request.memory_bytes or machine.memory_bytes)
+    if cards.count > 1:
+        uncut = world_size(request) == 1 and "safetensors" in engine_of(request.engine).formats
+        shards = cards.count if uncut else request.tensor_parallel
+        request = replace(request, gpus_per_node=request.gpus_per_node or cards.count, tensor_parallel=shards)
+    return request, machine
 
 
 def _check(request: PlanRequest) -> None:

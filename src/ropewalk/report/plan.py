@@ -81,6 +81,8 @@ def _rows(plan: Plan, *, sources: bool) -> Iterator[tuple[str, Block]]:
         yield "ranks", rank_grid(plan)
         yield "devices", device_table(plan)
     yield "KV cache", parts(each=_kv(plan.memory.kv))
+    if plan.memory.kv.pool_bytes is not None:
+        yield "pool", parts(each=_pool(plan.memory.kv))
     if plan.fit.table:
         yield "what fits", _fit_table(plan.fit)
     if plan.placements:
@@ -141,6 +143,20 @@ def _kv(kv: KvCache) -> Iterator[str]:
         yield f"{kv.num_blocks:,} cells"
     if kv.max_concurrency is not None:
         yield f"room for {kv.max_concurrency:.2f} full requests at once"
+
+
+def _pool(kv: KvCache) -> Iterator[str]:
+    """What this start takes, as vLLM prints it, from the low to the high end of what it rests on."""
+    low, high = kv.pool_bytes_low or 0, kv.pool_bytes_high or 0
+    yield f"this start takes {span(low, high, common_unit([high]))} per device"
+    yield f"{_ends(kv.pool_blocks_low, kv.pool_blocks_high)} blocks"
+    yield f"{_ends(kv.pool_tokens_low, kv.pool_tokens_high)} tokens"
+    fewest, most = kv.pool_concurrency_low or 0.0, kv.pool_concurrency_high or 0.0
+    yield f"concurrency {fewest:.2f}" + (f" – {most:.2f}" if most > fewest else "")
+
+
+def _ends(low: int | None, high: int | None) -> str:
+    return f"{low or 0:,}" if low == high else f"{low or 0:,} – {high or 0:,}"
 
 
 def _fit_table(fit: Fit) -> Table:

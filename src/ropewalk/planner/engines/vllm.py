@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 from math import ceil
 
 from ropewalk.errors import UsageError
-from ropewalk.findings import Finding
+from ropewalk.findings import Finding, Severity
 from ropewalk.planner.caches import CacheType, cache_types, find_cache_type
 from ropewalk.planner.engines import vllm_versions as versions
 from ropewalk.planner.engines.vllm_buckets import BLOCK_UNIT, Paging, block_size, buckets_of, state_bytes
-from ropewalk.planner.engines.vllm_capacity import StartPool, start_pool
+from ropewalk.planner.engines.vllm_capacity import StartPool, start_pool, start_refusal
 from ropewalk.planner.engines.vllm_estimates import (
     Profile,
     activations,
@@ -62,7 +62,8 @@ FIT_TYPES = ("auto", "fp8")
 MAX_SEQUENCES = None
 _OPTIONS = frozenset({
     "data_parallel", "expert_parallel", "decode_context_parallel", "nodes", "node_memory_bytes",
-    "layer_partition", "block_size", "fit",
+    "layer_partition", "block_size", "fit", "gpu_memory_utilization", "max_num_seqs", "enforce_eager",
+    "kv_cache_memory_bytes", "dtype", "quantization", "prefix_caching", "language_model_only",
 })  # fmt: skip
 
 # Default --max-num-batched-tokens and --max-num-seqs of a server by device memory (not for A100s), engine/
@@ -105,7 +106,9 @@ def usable_bytes(request: PlanRequest, machine: Machine) -> int | None:
 
 def _usable(budget: int, request: PlanRequest, machine: Machine) -> int:
     on_cpu = device_of(request, machine, default="gpu") == "cpu"
-    return budget if on_cpu else requested_bytes(budget, utilization(request))
+    if on_cpu or request.kv_cache_memory_bytes is not None:  # given bytes overrule the share
+        return budget
+    return requested_bytes(budget, utilization(request))
 
 
 def utilization(request: PlanRequest) -> float:
@@ -165,6 +168,7 @@ def drafted_tokens(request: PlanRequest) -> int:
 def memory_model(shape: ModelShape, request: PlanRequest, machine: Machine) -> VllmMemoryModel:
     """Work out the pool and the ranks. Raises :class:`UsageError` where vLLM would refuse the ranks."""
     check_options(request, _OPTIONS)
+    _check_settings(request)
     check_ranks(shape, request)
     device = device_of(request, machine, default="gpu")
     _check_block(request, device)
@@ -202,6 +206,27 @@ def memory_model(shape: ModelShape, request: PlanRequest, machine: Machine) -> V
         alike=tuple(dict.fromkeys(kinds)),
         sequence_state_bytes=sum(state_bytes(group, whole) * group.count for group in states),
     )
+
+
+def _check_settings(request: PlanRequest) -> None:
+    """Raise :class:`UsageError` for what vLLM's own options refuse."""
+    share = request.gpu_memory_utilization
+    if share is not None and not 0 < share <= 1:
+        raise UsageError(
+            f"--gpu-memory-utilization {share:g} is no share of the memory: above 0 and at most 1",
+            where={"flag": "--gpu-memory-utilization", "value": share},
+        )
+    if request.dtype not in ("auto", *_DTYPES):
+        raise UsageError(
+            f"vLLM does not compute in {request.dtype!r}; it takes auto, {', '.join(_DTYPES)}",
+            where={"flag": "--dtype", "value": request.dtype, "allowed": ["auto", *_DTYPES]},
+        )
+    batched, running = request.max_batched_tokens, request.max_num_seqs or 1
+    if batched is not None and batched < running:
+        raise UsageError(
+            f"--max-batched-tokens {batched} is less than the {running} sequences that may run at once",
+            where={"flag": "--max-batched-tokens", "value": batched, "max_num_seqs": running},
+        )
 
 
 def _loaded(shape: ModelShape, request: PlanRequest) -> ModelShape:
@@ -495,9 +520,35 @@ def findings(shape: ModelShape, request: PlanRequest, machine: Machine) -> list[
         device_of(request, machine, default="gpu") == "gpu"
         and machine.memory_bytes
         and machine.free_bytes is not None
+        and request.kv_cache_memory_bytes is None
     ):
         found += _not_free(machine.memory_bytes, machine.free_bytes, utilization(request))
-    return found
+    return [*found, *_refused(shape, request, machine)]
+
+
+def _refused(shape: ModelShape, request: PlanRequest, machine: Machine) -> Iterator[Finding]:
+    """A pool whose size is given and too small, and more sequences than it has blocks for states."""
+    if request.kv_cache_memory_bytes is None and request.max_num_seqs is None:
+        return
+    chosen = memory_model(shape, request, machine)
+    pool = start_pool(chosen, request.context_len, request.num_sequences)
+    refusal = start_refusal(chosen, request.context_len, request.num_sequences)
+    if refusal is not None and refusal.reason == "sequences":
+        severity: Severity = "error" if refusal.certain else "warning"
+        fix = f"--max-num-seqs {refusal.figures['num_blocks']}"
+        where = {"flag": "--max-num-seqs", "fix": fix, **refusal.figures}
+        yield Finding("sequences_above_state_blocks", severity, refusal.message, where)
+    held = replica_sequences(request, request.num_sequences)
+    if request.kv_cache_memory_bytes is None or pool is None or pool.likely.max_concurrency >= held:
+        return
+    given = format_bytes(pool.available.likely)
+    message = (
+        refusal.message
+        if refusal is not None
+        else f"{given} of cache hold {pool.likely.max_concurrency:.2f} sequences of full length, not {held}"
+    )
+    figures = refusal.figures if refusal is not None else {"available_bytes": pool.available.likely}
+    yield Finding("does_not_fit", "error", message, {"flag": "--kv-cache-memory-bytes", **figures})
 
 
 def _not_free(total: int, free: int, share: float) -> list[Finding]:

@@ -13,9 +13,9 @@ from pathlib import PurePath
 
 from ropewalk.findings import Finding
 from ropewalk.inspector.readers.hubsource import hub_id_of
-from ropewalk.planner.engines.vllm import UTILIZATION_PERCENT, batched_tokens
+from ropewalk.planner.engines.vllm import DRAFT_TOKENS, batched_tokens, running_sequences, utilization
 from ropewalk.planner.machine import Machine
-from ropewalk.planner.parallel import replica_sequences, world_size
+from ropewalk.planner.parallel import world_size
 from ropewalk.planner.records import Plan, PlanRequest
 from ropewalk.serving.engines.vllm import devices as vllm_devices
 from ropewalk.serving.engines.vllm import log as vllm_log
@@ -25,7 +25,9 @@ from ropewalk.serving.records import EngineBuild, LaunchSpec
 from ropewalk.serving.topology import Topology
 
 DEFAULT_PORT = 8000
-_DRAFT_TOKENS = 4  # vLLM asks for a number; what its own examples start from
+_PREFIX_CACHING: dict[bool | None, tuple[str, ...]] = {
+    None: (), True: ("--enable-prefix-caching",), False: ("--no-enable-prefix-caching",)
+}  # fmt: skip
 READY_SECONDS = 1800.0  # imports, download, weights, compilation: 106 s for 135M parameters on two cores
 # Each overrules a flag or a check without a word (platforms/cpu.py:323, config/model.py, 0.32.0).
 SCRUBBED_ENVIRONMENT = re.compile(r"VLLM_CPU_KVCACHE_SPACE$|VLLM_ALLOW_LONG_MAX_MODEL_LEN$")
@@ -49,7 +51,7 @@ def launch_spec(
     every machine that runs anything else. ``threads`` is per rank (CPU only).
     """
     request = plan.request
-    on_cpu = request.device == "cpu" or build.devices == ("cpu",)
+    on_cpu = request.device == "cpu" or (build.devices == ("cpu",) and request.gpu is None)
     hub = hub_id_of(model)
     name = hub.repo if hub else model
     argv = (
@@ -57,8 +59,9 @@ def launch_spec(
         *("--served-model-name", PurePath(name).name),
         *(("--revision", hub.revision) if hub and hub.revision != "main" else ()),
         *("--max-model-len", str(plan.context_len)),
-        *("--max-num-seqs", str(replica_sequences(request, request.num_sequences))),
+        *("--max-num-seqs", str(running_sequences(request, request.num_sequences))),
         *_memory(plan, on_cpu=on_cpu),
+        *_numbers(plan.request),
         *_parallel(plan),
         *_drafting(plan.request),
         *_overrides(plan),
@@ -83,7 +86,7 @@ def _drafting(request: PlanRequest) -> tuple[str, ...]:
     if not (request.mtp or request.draft):
         return ()
     how = {"method": "mtp"} if request.mtp else {"model": request.draft}
-    count = request.mtp or _DRAFT_TOKENS
+    count = request.mtp or DRAFT_TOKENS
     return (
         "--speculative-config",
         json.dumps({**how, "num_speculative_tokens": count}, separators=(",", ":")),
@@ -137,16 +140,32 @@ def _memory(plan: Plan, *, on_cpu: bool) -> tuple[str, ...]:
     request = plan.request
     dtype = () if request.cache_type_k == "auto" else ("--kv-cache-dtype", request.cache_type_k)
     block = () if request.block_size is None else ("--block-size", str(request.block_size))
+    given = request.kv_cache_memory_bytes
     if on_cpu:
         tokens = batched_tokens(request, Machine(kind="cpu"))
-        size = ("--kv-cache-memory-bytes", str(_rank_cache_bytes(plan)))
+        size = ("--kv-cache-memory-bytes", str(_rank_cache_bytes(plan) if given is None else given))
         return (*dtype, *block, *size, "--max-num-batched-tokens", str(tokens))
     step = request.max_batched_tokens
     return (
         *dtype,
         *block,
-        *("--gpu-memory-utilization", str(UTILIZATION_PERCENT / 100)),
+        *(
+            ("--gpu-memory-utilization", str(utilization(request)))
+            if given is None
+            else ("--kv-cache-memory-bytes", str(given))
+        ),
         *(() if step is None else ("--max-num-batched-tokens", str(step))),
+    )
+
+
+def _numbers(request: PlanRequest) -> tuple[str, ...]:
+    """What it computes in, and what is switched off."""
+    return (
+        *(() if request.dtype == "auto" else ("--dtype", request.dtype)),
+        *(() if request.quantization is None else ("--quantization", request.quantization)),
+        *(("--enforce-eager",) if request.enforce_eager else ()),
+        *(("--language-model-only",) if request.language_model_only else ()),
+        *_PREFIX_CACHING[request.prefix_caching],
     )
 
 
