@@ -235,6 +235,14 @@ def devices() -> tuple[Device, ...]:
     return find_devices()
 
 
+def default_device(request: PlanRequest, host: Host) -> Device | None:
+    """The device of this machine that ``auto`` stands for: the first GPU that the engine can use, else the
+    processor where the engine serves on it; None where a GPU elsewhere is planned for."""
+    from ropewalk.serving.host.probe import host_device
+
+    return host_device(request, host)
+
+
 def default_engine(inspection: Inspection) -> EngineName:
     """The engine that serves this format: llama-server for GGUF, vLLM for everything else."""
     return engine_for(inspection.checkpoint.format)

@@ -2,7 +2,8 @@
 
     RopewalkError
     ├── UsageError             the request makes no sense                exit 2
-    │   └── RunActiveError           the run is being measured
+    │   ├── RunActiveError           the run is being measured
+    │   └── NegativePlanError        what was planned must not be started  exit 1
     ├── CheckpointError        the checkpoint cannot be read             exit 3
     │   ├── CheckpointMissingError   nothing is there
     │   └── HubError                 the Hub refused or did not answer
@@ -67,6 +68,12 @@ class RunActiveError(UsageError):
 
     http_status = 409
     default_code = "run_active"
+
+
+class NegativePlanError(UsageError):
+    """The verdict of a plan is negative, so nothing is started or emitted; ``code`` is that of its reason."""
+
+    exit_status = 1
 
 
 class CheckpointError(RopewalkError):

@@ -20,7 +20,7 @@ _INT64_MAX = 2**63 - 1
 _TOKEN_UNITS = {"": 1, "k": KIB, "ki": KIB, "m": MIB, "mi": MIB}
 _SIZE_UNITS = {
     "": 1, "b": 1,
-    "k": KIB, "m": MIB, "g": GIB, "t": TIB,
+    "k": KIB, "m": MIB, "g": GIB, "t": TIB, "ki": KIB, "mi": MIB, "gi": GIB, "ti": TIB,
     "kib": KIB, "mib": MIB, "gib": GIB, "tib": TIB,
     "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12,
 }  # fmt: skip

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ropewalk.findings import Finding
-from ropewalk.inspector.records import CheckpointSummary, Fact, Inspection
+from ropewalk.inspector.records import CheckpointSummary, Fact, Format, Inspection
 from ropewalk.planner.records import DeviceShare, Plan, PlanRequest
 from ropewalk.serving.engines import launch_spec
 from ropewalk.serving.host.devices import Device
@@ -53,11 +53,18 @@ def checked(
     port: int = 0,
     inspection: Inspection | None = None,
 ) -> PreflightItem:
-    items = preflight(plan, launch_spec(plan, build=build, port=port), inspection or inspection_of())
+    inspection = inspection or in_format(inspection_of(), plan.checkpoint)
+    items = list(preflight(plan, launch_spec(plan, build=build, port=port), inspection))
     assert [item.name for item in items] == [
         *("checkpoint", "tokenizer", "chat_template", "flags", "rope", "devices", "memory", "port")
     ]
     return next(item for item in items if item.name == name)
+
+
+def in_format(inspection: Inspection, source: str) -> Inspection:
+    """As if it were of the checkpoint at ``source``."""
+    kind: Format = "gguf" if source.endswith(".gguf") else "safetensors"
+    return replace(inspection, checkpoint=replace(inspection.checkpoint, format=kind, source=source))
 
 
 @pytest.fixture
@@ -95,11 +102,13 @@ def test_a_folder_of_safetensors_for_llama_server_is_to_be_converted(
     assert f"python convert_hf_to_gguf.py {folder} --outtype bf16" in item.message
 
 
-def test_a_folder_with_a_gguf_file_names_it(make_plan: MakePlan, tmp_path: Path) -> None:
-    (tmp_path / "model.gguf").touch()
-    plan = make_plan(PlanRequest(context_len=512, engine="llama-server"), checkpoint=str(tmp_path))
-    item = checked("checkpoint", plan)
-    assert (item.ok, item.message.endswith(f"not a folder: {tmp_path / 'model.gguf'}")) == (False, True)
+def test_a_folder_with_a_gguf_file_is_served_by_that_file(make_plan: MakePlan, tmp_path: Path) -> None:
+    for part in (1, 2):
+        (tmp_path / f"model-0000{part}-of-00002.gguf").touch()
+    first = str(tmp_path / "model-00001-of-00002.gguf")
+    for named in (tmp_path, tmp_path / "model-00002-of-00002.gguf"):
+        plan = make_plan(PlanRequest(context_len=512, engine="llama-server"), checkpoint=str(named))
+        assert launch_spec(plan, build=EMBEDDED).model == first
 
 
 def test_a_gguf_file_for_vllm(make_plan: MakePlan, smollm2: Path) -> None:
@@ -134,7 +143,8 @@ def test_a_hub_id_is_not_looked_at(make_plan: MakePlan) -> None:
 
 def test_a_checkpoint_with_a_part_missing(llama_plan: Plan) -> None:
     missing = Finding("missing_shards", "error", "1 of 2 parts is missing")
-    item = checked("checkpoint", llama_plan, inspection=inspection_of(missing))
+    broken = in_format(inspection_of(missing), llama_plan.checkpoint)
+    item = checked("checkpoint", llama_plan, inspection=broken)
     assert (item.ok, item.message) == (False, "1 of 2 parts is missing")
 
 

@@ -23,6 +23,7 @@ from ropewalk.measuring.store import RunSummary
 from ropewalk.planner.records import Memory, MemoryTerm, Plan, PlanRequest, RankPlace
 from ropewalk.planner.rope.table import RopeTable
 from ropewalk.serving.host.devices import Device
+from ropewalk.serving.host.probe import Host
 from ropewalk.serving.host.process_memory import MemorySample, Resident
 from ropewalk.serving.live import Moment
 from ropewalk.serving.preflight import PreflightItem, require_passed
@@ -125,6 +126,9 @@ class FakeBackend(Backend):
 
     def devices(self) -> tuple[Device, ...]:
         return self.found
+
+    def _host(self, engine: EngineName) -> Host:
+        return Host(None, self.found)
 
     def plan(self, opened: Opened, request: PlanRequest) -> Plan:
         """Qwen3-8B at 131,072 tokens with this request; it fits while that is below 200,000 tokens."""

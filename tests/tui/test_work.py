@@ -27,14 +27,14 @@ CALIBRATION = Calibration("run of yesterday", 32768, (Rates(300.0, None, None),)
 REQUEST = PlanRequest(context_len=32768, engine="vllm", memory_bytes=48 * GIB, engine_version="0.33.0")
 
 
-SINGLE_NODE = Host(None, (Device("cpu", "cpu", "Example CPU", 64 * GIB, 64 * GIB),))
+NO_GPU = Host(None, (Device("cpu", "cpu", "Example CPU", 64 * GIB, 64 * GIB),))
 
 
 @pytest.fixture
 def work(tmp_path: Path) -> Backend:
     """A door that has looked for engines already, and found none."""
     made = Backend(state=tmp_path, runs=tmp_path / "runs.sqlite3")
-    made._hosts = dict.fromkeys(("vllm", "llama-server", "transformers"), SINGLE_NODE)
+    made._hosts = dict.fromkeys(("vllm", "llama-server", "transformers"), NO_GPU)
     return made
 
 
@@ -49,10 +49,13 @@ def rotary() -> Opened:
     return replace(base, inspection=replace(base.inspection, facts=base.inspection.facts | facts))
 
 
-def test_the_first_request_is_for_this_machine(work: Backend) -> None:
+def test_the_first_request_is_for_the_device_of_every_front_end(work: Backend) -> None:
+    request = work.first_request(opened(), (CPU,))
+    assert (request.context_len, request.engine, request.device) == (32768, "vllm", "auto")
+    assert request.memory_bytes is None  # a GPU elsewhere: this vLLM does not serve on the processor
+    work._hosts["vllm"] = Host(None, (GPU, CPU))
     request = work.first_request(opened(), (GPU, CPU))
-    assert (request.context_len, request.engine, request.device) == (32768, "vllm", "cuda:0")
-    assert request.memory_bytes == GPU.memory_bytes
+    assert (request.device, request.memory_bytes) == ("cuda:0", GPU.memory_bytes)
     assert work.first_request(opened(), ()).memory_bytes is None
 
 

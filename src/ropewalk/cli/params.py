@@ -159,6 +159,8 @@ _PLANNING = (
 _SERVER = (
     option("--sequences", "num_sequences", type=COUNT, group=_REQUEST, metavar="N",
            help="Sequences held at once, each of the full context.  [default: 1]"),
+    option("--allow-broken", is_flag=True, default=None, group=_REQUEST,
+           help="Go on in spite of errors that the inspection of the checkpoint found."),
     option("--mtp", is_flag=False, flag_value=1, type=COUNT, metavar="[N]", group=_REQUEST,
            help="Draft with the checkpoint's own MTP layers, N tokens per step (alone: 1)."),
     option("--draft", metavar="CHECKPOINT", group=_REQUEST, help="A smaller model that drafts."),

@@ -82,7 +82,7 @@ def command(
         )
     if options.get("engine") is None:
         _say_engine(plan.request.engine)
-    if kind is not None and plan.positive:
+    if kind is not None and plan.may_start:
         text = core.emit(plan, kind, accelerator=accelerator)
         if output_path is None:
             output.write(text)

@@ -112,7 +112,7 @@ def command(
             node_addresses=settings.spread.addresses,
             **plan_options_of(context_len, options),
         )
-    if not plan.positive:
+    if not plan.may_start:
         from ropewalk.report.plan import plan_page
 
         output.page(plan_page(plan))

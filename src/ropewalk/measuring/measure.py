@@ -19,6 +19,7 @@ from ropewalk.measuring.calibrate import calibration_of, key_of
 from ropewalk.measuring.events import Event, RunEnded, RunStarted
 from ropewalk.measuring.fingerprint import fingerprint
 from ropewalk.measuring.pace import pace_of
+from ropewalk.measuring.recall.prompt import longest_prompt
 from ropewalk.measuring.records import Measurement, RunStatus, Trial
 from ropewalk.measuring.session import OnEvent, Session, settings_data
 from ropewalk.measuring.settings import MeasureSettings, default_lengths
@@ -26,6 +27,8 @@ from ropewalk.measuring.store import RunStore
 from ropewalk.serving.host.devices import this_machine
 from ropewalk.serving.host.probe import Host, host_device, host_for
 from ropewalk.serving.records import EngineBuild, LaunchSpec
+from ropewalk.serving.service import require_allowed
+from ropewalk.units import format_tokens
 
 __all__ = ["MeasureSettings", "run_measurement"]
 
@@ -126,7 +129,9 @@ def begin(
     planned, doubles = distinct(
         plan_arm(inspection, arm, context_len=context_len, here=here, options=settings.plan) for arm in arms
     )
+    require_allowed(planned[0].plan)
     settings = _with_lengths(settings.checked(), planned)
+    _require_served(settings, planned)
     weights = fingerprint(model, inspection.checkpoint.files)
     if frame is None:
         frame = _new_frame(inspection, planned, context_len=context_len, weights=weights, settings=settings)
@@ -212,6 +217,19 @@ def _with_lengths(settings: MeasureSettings, arms: Sequence[Arm]) -> MeasureSett
     contexts = [arm.plan.context_len for arm in arms]
     lengths = settings.lengths or default_lengths(contexts, answer_tokens=settings.longest_answer)
     return replace(settings, lengths=tuple(sorted(set(lengths))))
+
+
+def _require_served(settings: MeasureSettings, arms: Sequence[Arm]) -> None:
+    """Raise :class:`UsageError` for a length that no arm has room for beside an answer."""
+    most = max(arm.plan.context_len for arm in arms)
+    longest = longest_prompt(most, answer_tokens=settings.longest_answer)
+    beyond = [length for length in settings.lengths or () if length > longest]
+    if beyond:
+        raise UsageError(
+            f"{format_tokens(beyond[0])} tokens do not fit a context of {format_tokens(most)}: the longest "
+            f"prompt is {format_tokens(longest)}, beside {settings.longest_answer} for the answer",
+            where={"field": "lengths", "value": beyond[0], "most": longest},
+        )
 
 
 def _settings_of(frame: Measurement) -> MeasureSettings:

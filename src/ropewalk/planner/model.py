@@ -9,6 +9,7 @@ from ropewalk.errors import CheckpointError, UsageError
 from ropewalk.inspector.records import Inspection, WeightBytes
 from ropewalk.planner.params import estimated_weights
 from ropewalk.planner.shape import Draft, ModelShape
+from ropewalk.planner.verdict import errors_of, is_incomplete, stated_bytes
 
 # Bytes per number of the dtypes a model computes in; narrower ones are storage only.
 _COMPUTE_BYTES = {"float64": 8, "float32": 4, "F64": 8, "F32": 4}
@@ -63,7 +64,17 @@ def shape_of(
     )
     if weights is None:
         shape = replace(shape, weights=estimated_weights(shape, bits=_bits(inspection)))
+    if errors_of(inspection):
+        shape = replace(shape, is_sound=False, expected_bytes=_expected_bytes(shape, inspection))
     return replace(shape, draft=_draft(shape, draft, mtp=mtp))
+
+
+def _expected_bytes(shape: ModelShape, inspection: Inspection) -> int:
+    """As the index states it, else from the dimensions."""
+    if not is_incomplete(inspection):
+        return 0
+    stated = stated_bytes(inspection)
+    return stated or estimated_weights(shape, bits=_bits(inspection)).total
 
 
 def _bits(inspection: Inspection) -> float | None:

@@ -61,6 +61,7 @@ class ServerOptions(TypedDict, total=False):
     override_tensor: tuple[str, ...]
     split_mode: SplitMode
     main_gpu: int
+    allow_broken: bool
 
 
 class PlanOptions(ServerOptions, total=False):

@@ -35,12 +35,14 @@ from ropewalk.planner.records import (
     Traffic,
 )
 from ropewalk.planner.rope.decision import decide_rope
+from ropewalk.planner.rope.versions import version_findings
 from ropewalk.planner.terms import memory_of
-from ropewalk.units import format_bytes
+from ropewalk.planner.verdict import errors_of, largest_context
+from ropewalk.units import MIB, format_bytes
 
 _UNKNOWN = Machine()
 _LEAST = {
-    "context_len": 1, "num_sequences": 1, "memory_bytes": 1, "tensor_parallel": 1, "pipeline_parallel": 1,
+    "context_len": 1, "num_sequences": 1, "tensor_parallel": 1, "pipeline_parallel": 1,
     "max_batched_tokens": 1, "batch": 1, "ubatch": 1, "gpu_layers": 0, "cache_ram_bytes": 0,
     "context_checkpoints": 0, "data_parallel": 1, "decode_context_parallel": 1, "nodes": 1,
     "gpus_per_node": 1, "block_size": 1, "mtp": 0, "max_num_seqs": 1, "kv_cache_memory_bytes": 1,
@@ -75,6 +77,8 @@ def make_plan(
     estimated = case.memory_model().estimate_memory(request.context_len, request.num_sequences)
     memory = memory_of(estimated)
     fit = _fit(case, memory)
+    largest, limited_by = largest_context(inspection, request, fit)
+    broken = errors_of(inspection, draft, projector)
     advice = decide_rope(
         inspection,
         context_len=request.context_len,
@@ -84,7 +88,8 @@ def make_plan(
         allow_unvalidated=request.allow_unvalidated,
     )
     parallel = _parallel(memory, advise(case, fit), case.traffic(), candidates)
-    findings = [*advice.findings, *case.findings(), *verdict(memory, fit)]
+    findings = [*broken, *(one for one in advice.findings if one not in broken), *case.findings()]
+    findings += [*version_findings(request.engine_version, request.engine), *verdict(memory, fit)]
     return Plan(
         request=request,
         checkpoint=inspection.checkpoint.source,
@@ -93,7 +98,7 @@ def make_plan(
         supported_context=advice.supported_context,
         rope=advice.decision,
         memory=memory,
-        fit=fit,
+        fit=replace(fit, largest_context_len=largest, limited_by=limited_by),
         compute=compute_of(
             shape,
             context_len=request.context_len,
@@ -106,6 +111,7 @@ def make_plan(
         override_context_len=advice.override_context_len,
         parallel=parallel,
         placements=placements,
+        broken=broken,
     )
 
 
@@ -136,6 +142,12 @@ def _with_cards(request: PlanRequest, machine: Machine) -> tuple[PlanRequest, Ma
 
 
 def _check(request: PlanRequest) -> None:
+    for size in (request.memory_bytes, *request.node_memory_bytes):
+        if size is not None and size < MIB:
+            raise UsageError(
+                f"{size} bytes of memory hold no model; write a size such as 24GiB",
+                where={"field": "memory_bytes", "value": size, "least": MIB},
+            )
     for name, least in _LEAST.items():
         value = getattr(request, name)
         if value is not None and not least <= value <= _MOST:

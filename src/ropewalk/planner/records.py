@@ -14,6 +14,7 @@ RopeDecisionKind = Literal["none", "scale", "builtin", "refuse"]
 FlashAttention = Literal["on", "off", "auto"]
 FitGoal = Literal["asked", "nodes", "gpu_layers", "cpu_moe"]
 SplitMode = Literal["layer", "none", "row", "tensor"]
+LimitedBy = Literal["memory", "config", "publisher"] | None
 AdviceKind = Literal["layers", "split", "replicas", "context_parallel"]
 
 
@@ -52,6 +53,7 @@ class PlanRequest:
     inside a node and, where given, between nodes, in bytes per second. ``fit`` ``nodes`` looks for the
     cheapest cut over devices of this size that holds the target, instead of planning the one given;
     ``gpu_layers`` and ``cpu_moe`` for the placement with the most on the devices that holds it.
+    ``allow_broken`` starts a checkpoint in spite of the errors that its inspection found.
     """
 
     context_len: int
@@ -104,6 +106,7 @@ class PlanRequest:
     override_tensor: tuple[str, ...] = ()
     split_mode: SplitMode = "layer"
     main_gpu: int = 0
+    allow_broken: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,7 +258,9 @@ class Fit:
     """The verdict on the upper end of the estimate; all None without a budget.
 
     ``usable_bytes`` is the part of ``budget_bytes`` that the engine allows itself on each device; where
-    nodes differ, both are of the smallest.
+    nodes differ, both are of the smallest. ``max_context_len`` knows memory alone; ``largest_context_len`` is
+    the longest that memory, config and publisher allow, ``limited_by`` which of them ends it (None where
+    nothing does).
     """
 
     budget_bytes: int | None
@@ -264,6 +269,8 @@ class Fit:
     max_sequences: int | None
     table: tuple[FitRow, ...]
     usable_bytes: int | None = None
+    largest_context_len: int | None = None
+    limited_by: LimitedBy = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -453,7 +460,8 @@ class Plan(Paged):
 
     ``override_context_len`` is set where the checkpoint's own limit must be lifted to that length,
     ``parallel`` where there are several devices or a search for them, ``placements`` where one was looked
-    for.
+    for. ``broken`` are the errors of the checkpoint itself, which are
+    among the findings too.
     """
 
     request: PlanRequest
@@ -470,9 +478,19 @@ class Plan(Paged):
     override_context_len: int | None = None
     parallel: Parallel | None = None
     placements: tuple[PlacementStep, ...] = ()
+    broken: tuple[Finding, ...] = ()
     schema: str = "ropewalk.plan/1"
 
     @property
     def positive(self) -> bool:
         """The verdict in one bit: not refused, not known to be too large, no finding of severity error."""
         return self.rope.decision != "refuse" and self.fit.fits is not False and not has_error(self.findings)
+
+    @property
+    def may_start(self) -> bool:
+        """Whether it may be started or emitted: the verdict is positive, or only the checkpoint's own errors
+        are in the way and these were allowed."""
+        if not self.request.allow_broken:
+            return self.positive
+        own = [finding for finding in self.findings if finding not in self.broken]
+        return self.rope.decision != "refuse" and self.fit.fits is not False and not has_error(own)

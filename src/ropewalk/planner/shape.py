@@ -30,7 +30,9 @@ class ModelShape:
     are estimated from the dimensions where ``has_tensors`` is False. ``delta_net`` says that recurrent layers
     keep a matrix of keys and values (not Mamba's state), ``quantised`` that weights are stored so,
     ``packed_weights`` that they have fewer than eight bits. ``encoder_len`` None says that the encoder reads
-    the prompt, so that it is as long as the context.
+    the prompt, so that it is as long as the context. ``is_sound`` is False where the
+    inspection found an error: no size is exact then. ``expected_bytes`` is about what all weights take where
+    tensors are missing, 0 where none is.
     """
 
     stored_as: Format
@@ -63,6 +65,8 @@ class ModelShape:
     delta_net: bool = False
     quantised: bool = False
     packed_weights: bool = False
+    is_sound: bool = True
+    expected_bytes: int = 0
 
     @property
     def has_dense_blocks(self) -> bool:

@@ -23,11 +23,21 @@ _ESTIMATED, _WITH_EXPERTS = (80, 120), (50, 120)
 
 def weights_term(shape: ModelShape, size: int, *, source: str, basis: Basis = "exact") -> MemoryTerm:
     """The term of so many bytes of weights: exact from tensors, a range from a bare config."""
-    if shape.has_tensors:
+    if shape.has_tensors and shape.is_sound:
         return exact("weights", size, source, basis=basis)
+    if shape.has_tensors:
+        return _of_a_broken_checkpoint(shape, size)
     percents = _WITH_EXPERTS if shape.num_experts else _ESTIMATED
     low, high = (size * percent // 100 for percent in percents)
     return estimate("weights", size, low, high, "dimensions of the config, no tensor read")
+
+
+def _of_a_broken_checkpoint(shape: ModelShape, size: int) -> MemoryTerm:
+    """What was counted is the least; where tensors are missing the whole is about ``expected_bytes``."""
+    total = shape.weights.total
+    whole = size * max(shape.expected_bytes, total) // total if total else size
+    high = whole * _ESTIMATED[1] // 100 if shape.expected_bytes else whole
+    return estimate("weights", whole, size, high, "headers of a checkpoint with errors, see the findings")
 
 
 @dataclass(frozen=True, slots=True)

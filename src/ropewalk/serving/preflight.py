@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ropewalk.engines import Engine, engine_for, engine_of
+from ropewalk.engines import Engine, engine_of
 from ropewalk.errors import CheckpointError, EngineError
 from ropewalk.inspector.checkpoint import open_checkpoint
 from ropewalk.inspector.records import Inspection
@@ -21,6 +21,7 @@ from ropewalk.serving.connectivity import reach_checks
 from ropewalk.serving.engines import adapter_of
 from ropewalk.serving.engines.adapter import Outcome
 from ropewalk.serving.engines.known_flags import known_flags, unknown_flags
+from ropewalk.serving.formats import format_finding
 from ropewalk.serving.host.devices import find_devices
 from ropewalk.serving.process.holders import largest_process
 from ropewalk.serving.process.members import nodes_here
@@ -104,11 +105,9 @@ def require_passed(items: Sequence[PreflightItem]) -> None:
 def _checkpoint(flight: _Flight) -> Outcome:
     """Whether this engine reads this format, and all of the checkpoint is there."""
     model, engine = flight.model, flight.engine
-    if model.is_dir() and "safetensors" not in engine.formats:
-        return False, _not_gguf(model, engine=engine.name)
-    if model.suffix == ".gguf" and "gguf" not in engine.formats:
-        other = engine_for("gguf")
-        return False, f"{engine.title} reads folders of safetensors; serve {model.name} with --engine {other}"
+    wrong = format_finding(flight.inspection, engine.name)
+    if wrong is not None:
+        return False, wrong.message
     if not model.exists():
         if not engine.reads_hub:
             return False, f"{model} does not exist"
@@ -119,19 +118,8 @@ def _checkpoint(flight: _Flight) -> Outcome:
         one for one in flight.inspection.findings if one.code in _INCOMPLETE and one.severity == "error"
     ]
     if broken:
-        return False, broken[0].message
+        return None if flight.plan.request.allow_broken else False, broken[0].message
     return True, f"{flight.spec.build.name} reads {_TITLES[engine.formats[0]]}"
-
-
-def _not_gguf(folder: Path, *, engine: str) -> str:
-    files = sorted(folder.glob("*.gguf"))
-    if files:
-        return f"{engine} is given a file, not a folder: {files[0]}"
-    target, other = folder / f"{folder.resolve().name}-bf16.gguf", engine_for("safetensors")
-    return (
-        f"{engine} reads GGUF, and this is a folder of safetensors; convert it with llama.cpp's "
-        f"`python convert_hf_to_gguf.py {folder} --outtype bf16 --outfile {target}`, or use --engine {other}"
-    )
 
 
 def _flags(flight: _Flight) -> Outcome:

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from ropewalk.errors import UsageError
+from ropewalk.errors import NegativePlanError, UsageError
 from ropewalk.findings import Finding, by_severity
 from ropewalk.inspector.records import Inspection
 from ropewalk.planner.records import Plan
@@ -172,9 +172,24 @@ def default_log_path() -> Path:
 
 
 def require_positive(plan: Plan) -> None:
-    """Raise :class:`UsageError` for a plan that is refused, does not fit, or has another error."""
+    """Raise :class:`NegativePlanError` for a plan that is refused, does not fit, or has another error; the
+    errors of the checkpoint itself may be allowed."""
     if plan.rope.decision == "refuse":
-        raise UsageError(plan.rope.reason, code="plan_refused", where={"context_len": plan.context_len})
+        raise NegativePlanError(
+            plan.rope.reason, code="plan_refused", where={"context_len": plan.context_len}
+        )
+    require_allowed(plan)
     for finding in plan.findings:
-        if finding.severity == "error":
-            raise UsageError(finding.message, code=finding.code, where=finding.where)
+        if finding.severity == "error" and finding not in plan.broken:
+            raise NegativePlanError(finding.message, code=finding.code, where=finding.where)
+
+
+def require_allowed(plan: Plan) -> None:
+    """Raise :class:`NegativePlanError` for errors of the checkpoint that were not allowed."""
+    if plan.broken and not plan.request.allow_broken:
+        first = plan.broken[0]
+        raise NegativePlanError(
+            first.message,
+            code=first.code,
+            where={**first.where, "hint": "--allow-broken goes on in spite of it"},
+        )

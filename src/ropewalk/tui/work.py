@@ -66,11 +66,10 @@ class Backend:
         return core.devices()
 
     def first_request(self, opened: Opened, devices: tuple[Device, ...]) -> PlanRequest:
-        """What is planned before anybody asked, on the first device."""
+        """What is planned before anybody asked, on the device that every front end takes then."""
         request = first_request(opened, core.default_engine(opened.inspection))
-        if not devices:
-            return request
-        return replace(request, device=devices[0].id, memory_bytes=devices[0].memory_bytes)
+        device = core.default_device(request, self._host(request.engine)) if devices else None
+        return replace(request, device=device.id, memory_bytes=device.memory_bytes) if device else request
 
     def plan(self, opened: Opened, request: PlanRequest) -> Plan:
         """The plan with its command. Raises :class:`RopewalkError` for what cannot be planned."""

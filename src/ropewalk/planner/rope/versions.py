@@ -10,6 +10,8 @@ import re
 from dataclasses import dataclass
 
 from ropewalk.engines import LLAMA_SERVER, VLLM, EngineName, engine_of
+from ropewalk.errors import UsageError
+from ropewalk.findings import Finding
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,8 @@ YARN_LIFTS_TRAINED_CONTEXT = VersionRule(
     "YaRN flags raise the trained context that slots are capped at; before, only --override-kv did",
     "ggml-org/llama.cpp#28030, merged 2026-08-30; b10754 is the first build that was seen with it",
 )
+# The newest minor release whose rules were read; builds of llama.cpp come daily and are taken as they are.
+NEWEST: dict[str, tuple[int, ...]] = {VLLM.name: (0, 33)}
 RULES = (
     ROPE_SCALING_FLAG_REMOVED,
     ROPE_PARAMETERS_KEY,
@@ -79,3 +83,30 @@ def parse_version(version: str | None, engine: EngineName) -> tuple[int, ...] | 
         return (int(builds[-1]),) if builds else None
     match = re.match(r"v?(\d+)\.(\d+)(?:\.(\d+))?", version.strip())
     return tuple(int(part or 0) for part in match.groups()) if match else None
+
+
+def require_version(version: str | None) -> None:
+    """Raise :class:`UsageError` for a version that has no number in it."""
+    if version is not None and not re.search(r"\d", version):
+        raise UsageError(
+            f"{version!r} is not a version; write one such as 0.33.0 or b11434",
+            where={"field": "engine_version", "value": version},
+        )
+
+
+def version_findings(version: str | None, engine: EngineName) -> list[Finding]:
+    """``engine_version_unknown`` for a release after the newest that the rules were checked against."""
+    newest = NEWEST.get(engine)
+    parsed = parse_version(version, engine)
+    if newest is None or parsed is None or parsed[: len(newest)] <= newest:
+        return []
+    known = ".".join(map(str, newest))
+    return [
+        Finding(
+            "engine_version_unknown",
+            "warning",
+            f"no rules of {engine_of(engine).title} {version} are known: the newest known, those of {known}, "
+            "are used",
+            {"field": "engine_version", "value": version, "newest": known},
+        )
+    ]

@@ -8,6 +8,7 @@ from typing import TypedDict
 
 from ropewalk.engines import EngineName, engine_of
 from ropewalk.errors import EngineMissingError
+from ropewalk.findings import by_severity
 from ropewalk.inspector.checkpoint import open_checkpoint
 from ropewalk.inspector.inspection import inspect_checkpoint
 from ropewalk.inspector.records import Inspection
@@ -15,8 +16,10 @@ from ropewalk.planner.calibration import Calibration
 from ropewalk.planner.machine import Machine
 from ropewalk.planner.plan import make_plan
 from ropewalk.planner.records import Plan, PlanRequest
+from ropewalk.planner.rope.versions import require_version
 from ropewalk.serving.engines import launch_record, pick_engine
 from ropewalk.serving.engines.find import finder_of
+from ropewalk.serving.formats import format_finding
 from ropewalk.serving.host.devices import Device, find_devices
 from ropewalk.serving.records import EngineBuild
 from ropewalk.serving.topology import SINGLE_NODE, Topology
@@ -93,6 +96,8 @@ def plan_for_host(
     """
     if request.engine_version is None and here.build is not None:
         request = replace(request, engine_version=here.build.version)
+    else:
+        require_version(request.engine_version)
     plan = make_plan(
         inspection,
         request,
@@ -100,6 +105,9 @@ def plan_for_host(
         **companions(request, read=read),
         calibration=calibration,
     )
+    wrong = format_finding(inspection, request.engine)
+    if wrong is not None:
+        return replace(plan, findings=by_severity((*plan.findings, wrong)))
     return launch_record(plan, build=here.build, spread=spread)
 
 

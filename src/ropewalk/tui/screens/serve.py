@@ -152,7 +152,7 @@ class ServeScreen(RecordScreen):
             self.notify("there is no plan yet: o opens a checkpoint", severity="warning")
         elif not self.desk.is_planned:
             self.notify("the plan is still being made", severity="warning")
-        elif not plan.positive and not force:
+        elif not plan.may_start:
             self.notify(f"{verdict(plan).word}: the plan screen says why", severity="error")
         else:
             run = ServerRun(self.ropewalk.backend.serving, opened, plan, self._tell)
