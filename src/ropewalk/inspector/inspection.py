@@ -43,6 +43,7 @@ from ropewalk.inspector.derive.reconcile import (
     reconcile_vocabulary,
 )
 from ropewalk.inspector.derive.settings import MAX_LAYERS, Settings
+from ropewalk.inspector.derive.stated_towers import stated_towers
 from ropewalk.inspector.derive.storage import reconcile_storage
 from ropewalk.inspector.derive.tied import tied_embeddings
 from ropewalk.inspector.derive.unknown import unknown_findings
@@ -137,6 +138,8 @@ class _Derivation:
             self.settings, self.evidence, num_experts=experts, hidden_size=hidden
         )
         self.facts |= count_facts(self.settings, parameters, experts)
+        if parameters is None:
+            self.facts |= stated_towers(self.settings.outer, hidden)
         self.facts |= encoder_facts(self.settings, self.places)
         self.facts["tokenizer_limit"] = tokenizer_limit(self.checkpoint)
         return Inspection(

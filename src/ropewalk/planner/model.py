@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from ropewalk.errors import CheckpointError, UsageError
 from ropewalk.inspector.records import Inspection, WeightBytes
@@ -35,7 +36,8 @@ def shape_of(
         layers=inspection.layers,
         num_layers=max((index + 1 for group in inspection.layers for index in group.indices), default=0),
         hidden_size=_need(inspection, "hidden_size"),
-        intermediate_size=_count(inspection, "intermediate_size"),
+        # GPT-2's kin state no inner width where it is four hidden ones.
+        intermediate_size=_count(inspection, "intermediate_size") or _default_inner(inspection),
         vocab_size=_need(inspection, "vocab_size"),
         num_attention_heads=_count(inspection, "num_attention_heads"),
         dtype_bytes=_COMPUTE_BYTES.get(str(inspection.value("dtype")), 2),
@@ -60,7 +62,10 @@ def shape_of(
         delta_net=inspection.value("linear_key_head_dim") is not None,
         quantised=inspection.value("quantization") is not None,
         packed_weights=(_bits(inspection) or 8) < 8,
-        projector_bytes=projector.checkpoint.tensor_bytes if projector else weights.towers if weights else 0,
+        rope_numbers=_rope_numbers(inspection),
+        gated=not (inspection.value("normalisation") == "LayerNorm" and _is_plain(inspection)),
+        packs_experts_only=_quantised_by(inspection) == "mxfp4",
+        projector_bytes=_projector_bytes(inspection, projector),
     )
     if weights is None:
         shape = replace(shape, weights=estimated_weights(shape, bits=_bits(inspection)))
@@ -75,6 +80,57 @@ def _expected_bytes(shape: ModelShape, inspection: Inspection) -> int:
         return 0
     stated = stated_bytes(inspection)
     return stated or estimated_weights(shape, bits=_bits(inspection)).total
+
+
+def _default_inner(inspection: Inspection) -> int:
+    """Four hidden widths for a dense model with attention that states none and stores no other."""
+    stores = inspection.weights is not None or _count(inspection, "num_experts")
+    attends = _count(inspection, "num_attention_heads")
+    return 0 if stores or not attends else 4 * _count(inspection, "hidden_size")
+
+
+def _is_plain(inspection: Inspection) -> bool:
+    """Whether the activation has no gate beside it by its name."""
+    return str(inspection.value("feed_forward")).startswith(("gelu", "relu"))
+
+
+def _quantised_by(inspection: Inspection) -> str | None:
+    stated = inspection.value("quantization")
+    return stated.get("method") if isinstance(stated, Mapping) else None
+
+
+def _projector_bytes(inspection: Inspection, projector: Inspection | None) -> int:
+    """Towers that see or hear: their file, their tensors, else what the config describes."""
+    if projector is not None:
+        return projector.checkpoint.tensor_bytes
+    if inspection.weights is not None:
+        return inspection.weights.towers
+    width = _COMPUTE_BYTES.get(str(inspection.value("dtype")), 2)
+    return sum(_count(inspection, f"{tower}_parameters") for tower in ("vision", "audio")) * width
+
+
+def _rope_numbers(inspection: Inspection) -> int:
+    """Cosines and sines that vLLM keeps: a row per position for each rope of its own (rotary_embedding/);
+    linear and dynamic scaling multiply the rows, YaRN has factor x original ones."""
+    blocks = inspection.value("rope_parameters")
+    if not isinstance(blocks, Mapping):
+        return 0
+    nested = [block for block in blocks.values() if isinstance(block, Mapping)] or [blocks]
+    longest, dim = _count(inspection, "max_position_embeddings"), _count(inspection, "rotary_dim")
+    rows = 0
+    for block in {tuple(sorted((str(k), str(v)) for k, v in one.items())): one for one in nested}.values():
+        rows += _rope_rows(block, longest)
+    return rows * dim
+
+
+def _rope_rows(block: Mapping[str, Any], longest: int) -> int:
+    factor, original = block.get("factor"), block.get("original_max_position_embeddings")
+    kind = block.get("rope_type", block.get("type"))
+    if isinstance(factor, int | float) and kind in ("linear", "dynamic"):
+        return int(longest * factor)
+    if isinstance(factor, int | float) and kind == "yarn" and isinstance(original, int):
+        return int(original * factor)
+    return longest
 
 
 def _bits(inspection: Inspection) -> float | None:

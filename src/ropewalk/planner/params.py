@@ -36,6 +36,7 @@ def estimated_weights(shape: ModelShape, *, bits: float | None = None) -> Weight
     """
     table = shape.vocab_size * shape.hidden_size * shape.dtype_bytes
     width = bits / 8 if bits else shape.dtype_bytes
+    rest_width = shape.dtype_bytes if shape.packs_experts_only else width
     layers = _mixers_by_block(shape)
     experts = [0] * len(layers)
     rest, routed = _feed_forward_parameters(shape), _expert_parameters(shape)
@@ -46,7 +47,10 @@ def estimated_weights(shape: ModelShape, *, bits: float | None = None) -> Weight
         embedding=table,
         output_head=0 if shape.tied else table,
         other=0,
-        layers=tuple(int(count * width) for count in layers),
+        layers=tuple(
+            int((count - routed) * rest_width + routed * width)
+            for count, routed in zip(layers, experts, strict=True)
+        ),
         experts=tuple(int(count * width) for count in experts),
         mtp=0,
         towers=0,
@@ -71,9 +75,9 @@ def _mixers_by_block(shape: ModelShape) -> list[int]:
 
 
 def _feed_forward_parameters(shape: ModelShape) -> int:
-    """Gated feed-forward, or shared expert and router, of one block."""
+    """Feed-forward, or shared expert and router, of one block."""
     dense = shape.shared_expert_len if shape.num_experts else shape.intermediate_size
-    return shape.hidden_size * (3 * dense + shape.num_experts)
+    return shape.hidden_size * ((3 if shape.gated else 2) * dense + shape.num_experts)
 
 
 def _expert_parameters(shape: ModelShape) -> int:

@@ -29,10 +29,11 @@ class ModelShape:
     ``latent_*`` dims are those of latent attention after keys and values are projected up. ``weights``
     are estimated from the dimensions where ``has_tensors`` is False. ``delta_net`` says that recurrent layers
     keep a matrix of keys and values (not Mamba's state), ``quantised`` that weights are stored so,
-    ``packed_weights`` that they have fewer than eight bits. ``encoder_len`` None says that the encoder reads
-    the prompt, so that it is as long as the context. ``is_sound`` is False where the
-    inspection found an error: no size is exact then. ``expected_bytes`` is about what all weights take where
-    tensors are missing, 0 where none is.
+    ``packed_weights`` that they have fewer than eight bits, ``packs_experts_only`` only the experts,
+    ``gated`` that feed-forwards have three matrices. ``rope_numbers`` are the cosines and sines of all
+    positions. ``encoder_len`` None says that the encoder reads the prompt, so that it is as long as the
+    context. ``is_sound`` is False where the inspection found an error: no size is exact then.
+    ``expected_bytes`` is about what all weights take where tensors are missing, 0 where none is.
     """
 
     stored_as: Format
@@ -67,6 +68,9 @@ class ModelShape:
     packed_weights: bool = False
     is_sound: bool = True
     expected_bytes: int = 0
+    packs_experts_only: bool = False
+    gated: bool = True
+    rope_numbers: int = 0
 
     @property
     def has_dense_blocks(self) -> bool:

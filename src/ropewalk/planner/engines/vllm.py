@@ -35,7 +35,15 @@ from ropewalk.planner.parallel import check_options, pipeline_stages, replica_se
 from ropewalk.planner.records import Basis, KvCache, MemoryTerm, PlanRequest, RankPlace
 from ropewalk.planner.rope.versions import has
 from ropewalk.planner.shape import ModelShape
-from ropewalk.planner.terms import CACHES, DeviceMemory, MemoryEstimate, cache_bytes, exact, with_places
+from ropewalk.planner.terms import (
+    CACHES,
+    DeviceMemory,
+    MemoryEstimate,
+    cache_bytes,
+    estimate,
+    exact,
+    with_places,
+)
 from ropewalk.planner.weights import StageWeights, stage_weights, weights_term
 from ropewalk.units import GIB, format_bytes
 
@@ -206,6 +214,14 @@ def memory_model(shape: ModelShape, request: PlanRequest, machine: Machine) -> V
         alike=tuple(dict.fromkeys(kinds)),
         sequence_state_bytes=sum(state_bytes(group, whole) * group.count for group in states),
     )
+
+
+def _projector(shape: ModelShape, ranks: int) -> MemoryTerm:
+    """The towers: exact from their tensors, within a twentieth from what a config describes."""
+    size = shape.projector_bytes // ranks
+    if shape.has_tensors:
+        return exact("projector", size, "sum of the tensors")
+    return estimate("projector", size, size * 19 // 20, size * 21 // 20, "dimensions of the config")
 
 
 def _check_settings(request: PlanRequest) -> None:
@@ -423,7 +439,11 @@ class VllmMemoryModel:
         size = self._weight_bytes(kind) * _dtype_bytes(self.shape, self.request) // self.shape.dtype_bytes
         terms = [weights_term(self.shape, size, source="sum of the tensors", basis=basis)]
         if self.shape.projector_bytes and number == 0 and not self.request.language_model_only:
-            terms.append(exact("projector", self.shape.projector_bytes // ranks, "sum of the tensors"))
+            terms.append(_projector(self.shape, ranks))
+        if self.shape.rope_numbers and self.device == "gpu":
+            table = self.shape.rope_numbers * _dtype_bytes(self.shape, self.request)
+            source = "cosines and sines of every position, on each rank"
+            terms.append(exact("rope_table", table, source, basis="engine_rule"))
         if self.shape.draft and number == len(self.stages) - 1:
             drafter = self.shape.draft.weights_bytes // ranks
             terms.append(exact("draft_model", drafter, "sum of the tensors; its cache is in the pool"))

@@ -42,7 +42,7 @@ _HANDED_ON = 2  # hidden and residual for the next stage
 _SCAN_ROWS = 8  # what a scan of a recurrent layer keeps of its channels: kernels by backend, not counted
 # Profiled with as many items as fill a batch: their pixels and, at most, the tower's own peak. Gemma 3: 0.16
 # GiB beyond the items' rows, Kimi-VL 0.13 to 0.26, Qwen3.5 0.7.
-_TOWER = 1280 * MIB
+_ITEMS, _TOWER = 128 * MIB, 1280 * MIB
 
 # A graph has about 170 KiB of nodes per layer (piecewise and full together 17 MiB at 51 sizes, 0.19 on an
 # H100), and what all graphs share: a batch of the largest size and cuBLAS's workspace.
@@ -100,10 +100,12 @@ def activations(shape: ModelShape, profile: Profile) -> MemoryTerm:
     high = max(forward[1], sampler[1]) + kept[1] + _CUBLAS[True] + profile.workspace + _UNSEEN
     if has(versions.SAMPLER_FLASHINFER, profile.version):
         high += _FLASHINFER
+    likely = (low + high) // 2
     if profile.towers:
-        high += profile.tokens * shape.hidden_size * profile.dtype_bytes + _TOWER
+        items = profile.tokens * shape.hidden_size * profile.dtype_bytes
+        likely, high = likely + items + _ITEMS, high + items + _TOWER
     source = f"{profile.tokens} tokens in one step, {profile.sequences} sequences"
-    return estimate("activations", (low + high) // 2, low, high, source)
+    return estimate("activations", likely, low, high, source)
 
 
 def _forward(shape: ModelShape, profile: Profile) -> tuple[int, int]:
