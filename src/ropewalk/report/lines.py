@@ -35,7 +35,7 @@ from ropewalk.units import format_tokens_short
 
 Runs = tuple[tuple[str, Tone], ...]
 BAR_WIDTH = 16
-_MIN_WRAPPED = 16  # cells; a column narrower than that has a word a line
+_MIN_WRAPPED, _MAX_WORD = 16, 26  # cells: a narrower column has a word a line; a longer word is broken
 _PLOT_ROWS, _PLOT_WIDTH, _TICK_WIDTH = 12, 64, 9
 _UNITS = r"(?:[KMGT]i?B|B|P?FLOPS?|[TG]FLOP|tokens?|tok/s|tokens/s|ms|µs|ns|s|min|%|–|of \d)"
 _GLUE = re.compile(rf"(?<=\d) (?={_UNITS}(?:\b|\s|$|,))|(?<=–) (?=\d)")
@@ -185,7 +185,9 @@ def _widths(block: Table, width: int | None) -> list[int]:
     excess = 0 if width is None else sum(widths) + gaps - width
     wrapping = [place for place, column in enumerate(block.columns) if column.wraps]
     for place in sorted(wrapping, key=lambda place: -widths[place]):
-        least = min(widths[place], _MIN_WRAPPED)
+        words = (word for cell in _by_column(block)[place] for word in _text(cell).split())
+        longest = max(map(cell_len, words), default=0)
+        least = min(widths[place], max(_MIN_WRAPPED, min(longest, _MAX_WORD)))
         taken = min(max(excess, 0), widths[place] - least)
         widths[place] -= taken
         excess -= taken
