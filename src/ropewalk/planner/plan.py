@@ -38,6 +38,7 @@ from ropewalk.planner.rope.decision import decide_rope
 from ropewalk.planner.rope.versions import version_findings
 from ropewalk.planner.terms import memory_of
 from ropewalk.planner.verdict import errors_of, largest_context
+from ropewalk.planner.ways_out import ways_out
 from ropewalk.units import MIB, format_bytes
 
 _UNKNOWN = Machine()
@@ -112,6 +113,7 @@ def make_plan(
         parallel=parallel,
         placements=placements,
         broken=broken,
+        ways_out=ways_out(case, fit, memory),
     )
 
 

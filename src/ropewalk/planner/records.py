@@ -15,6 +15,10 @@ FlashAttention = Literal["on", "off", "auto"]
 FitGoal = Literal["asked", "nodes", "gpu_layers", "cpu_moe"]
 SplitMode = Literal["layer", "none", "row", "tensor"]
 LimitedBy = Literal["memory", "config", "publisher"] | None
+WayOutKind = Literal[
+    "cache_type", "tensor_parallel", "gpu_layers", "cpu_moe", "memory", "num_sequences", "context_len",
+    "weights",
+]  # fmt: skip
 AdviceKind = Literal["layers", "split", "replicas", "context_parallel"]
 
 
@@ -359,6 +363,21 @@ class Advice:
 
 
 @dataclass(frozen=True, slots=True)
+class WayOut:
+    """One change by which a plan that does not fit would: ``flags`` are the options of ``ropewalk plan``.
+
+    ``needed_bytes`` of ``usable_bytes`` are then needed on the tightest device. ``weights_bytes`` is what the
+    weights of a quantised sibling may take, for which there is no option.
+    """
+
+    kind: WayOutKind
+    flags: tuple[str, ...]
+    needed_bytes: int
+    usable_bytes: int
+    weights_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Traffic:
     """What one token's pass sends: ``tensor`` all-reduces of a stage's ranks, or ``pipeline`` borders.
 
@@ -479,6 +498,7 @@ class Plan(Paged):
     parallel: Parallel | None = None
     placements: tuple[PlacementStep, ...] = ()
     broken: tuple[Finding, ...] = ()
+    ways_out: tuple[WayOut, ...] = ()
     schema: str = "ropewalk.plan/1"
 
     @property

@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from ropewalk.planner.records import Compute, Fit, KvCache, Launch, Memory, Parallel, Plan, RopeDecision
+from ropewalk.planner.records import (
+    Compute,
+    Fit,
+    KvCache,
+    Launch,
+    Memory,
+    Parallel,
+    Plan,
+    RopeDecision,
+    WayOut,
+)
 from ropewalk.report.command import fold
 from ropewalk.report.figures import common_unit, per_token, span
 from ropewalk.report.page import (
@@ -85,6 +95,8 @@ def _rows(plan: Plan, *, sources: bool) -> Iterator[tuple[str, Block]]:
         yield "pool", parts(each=_pool(plan.memory.kv))
     if plan.fit.table:
         yield "what fits", _fit_table(plan.fit)
+    if plan.ways_out:
+        yield "ways out", _ways_out(plan.ways_out)
     if plan.placements:
         yield "placement", placement_table(plan.placements)
     if plan.parallel:
@@ -162,6 +174,23 @@ def _ends(low: int | None, high: int | None) -> str:
 def _fit_table(fit: Fit) -> Table:
     rows = ((row.cache_type, _or_dash(row.max_context_len), _or_dash(row.max_sequences)) for row in fit.table)
     return table("KV type | >largest context | >most sequences", rows)
+
+
+_CHANGES = {
+    "cache_type": "a smaller KV cache type", "tensor_parallel": "more devices",
+    "gpu_layers": "layers on the host", "cpu_moe": "experts on the host", "memory": "a larger device",
+    "num_sequences": "fewer sequences", "context_len": "fewer tokens", "weights": "a quantised sibling",
+}  # fmt: skip
+
+
+def _ways_out(ways: Sequence[WayOut]) -> Table:
+    """What would fit, the least costly first, each with what it needs of what the engine may use."""
+    rows = []
+    for way in ways:
+        option = " ".join(way.flags) or f"weights of at most {format_bytes(way.weights_bytes or 0)}"
+        need = f"{format_bytes(way.needed_bytes)} of {format_bytes(way.usable_bytes)}"
+        rows.append((_CHANGES[way.kind], strong(option) if way.flags else option, need))
+    return table("change | *with | >needs per device", rows)
 
 
 def _or_dash(count: int | None) -> str:

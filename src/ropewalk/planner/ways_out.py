@@ -1,0 +1,89 @@
+"""What would fit where a plan does not: each change alone, worked out as a plan for it would be.
+
+Ranked by what is given up: first nothing of the target (a smaller cache type, more devices, layers or experts
+on the host, a larger device), then sequences, then tokens, then the weights' precision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from ropewalk.errors import UsageError
+from ropewalk.planner.case import PlanningCase
+from ropewalk.planner.parallel import world_size
+from ropewalk.planner.placement import find_placement
+from ropewalk.planner.records import Fit, Memory, PlanRequest, WayOut, WayOutKind
+from ropewalk.units import GIB
+
+_MAX_RANKS = 8
+# As they are sold.
+_DEVICE_GIB = (4, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 80, 96, 141, 180, 192, 256, 288)
+_SMALLEST: frozenset[WayOutKind] = frozenset({"tensor_parallel", "memory"})  # of these the first that does
+Change = tuple[WayOutKind, tuple[str, ...], PlanRequest]
+
+
+def ways_out(case: PlanningCase, fit: Fit, memory: Memory) -> tuple[WayOut, ...]:
+    """The changes that make it fit, the least costly first; none where it fits or no budget is known."""
+    if fit.fits is not False or case.request.fit != "asked":
+        return ()
+    found: list[WayOut] = []
+    for kind, flags, request in _changes(case, fit):
+        if kind in _SMALLEST and any(way.kind == kind for way in found):
+            continue
+        if way := _tried(case, kind, flags, request):
+            found.append(way)
+    return (*found, *_weights(case, memory))
+
+
+def _changes(case: PlanningCase, fit: Fit) -> Iterator[Change]:
+    request = case.request
+    for row in fit.table:
+        if (row.max_context_len or 0) >= request.context_len:
+            name = row.cache_type
+            yield "cache_type", ("--cache-type", name), replace(request, cache_type_k=name, cache_type_v=name)
+    ranks = 2 * request.tensor_parallel
+    while ranks <= _MAX_RANKS and not request.node_memory_bytes:
+        yield "tensor_parallel", ("--tensor-parallel", str(ranks)), replace(request, tensor_parallel=ranks)
+        ranks *= 2
+    yield "gpu_layers", ("--gpu-layers", "auto"), replace(request, fit="gpu_layers")
+    yield "cpu_moe", ("--n-cpu-moe", "auto"), replace(request, fit="cpu_moe")
+    for size in _DEVICE_GIB:
+        if size * GIB > (request.memory_bytes or 0) and not request.node_memory_bytes:
+            yield "memory", ("--memory", f"{size}GiB"), replace(request, memory_bytes=size * GIB)
+    if fit.max_sequences:
+        fewer = replace(request, num_sequences=fit.max_sequences)
+        yield "num_sequences", ("--sequences", str(fit.max_sequences)), fewer
+    if fit.max_context_len:
+        shorter = replace(request, context_len=fit.max_context_len)
+        yield "context_len", ("--context", str(fit.max_context_len)), shorter
+
+
+def _tried(
+    case: PlanningCase, kind: WayOutKind, flags: tuple[str, ...], request: PlanRequest
+) -> WayOut | None:
+    """The change with its price; None where the engine has nothing like it, or it does not fit either."""
+    other = case.asking(request)
+    try:
+        if request.fit != "asked":
+            other, _ = find_placement(other)
+        found = other.memory_model().estimate_memory(request.context_len, request.num_sequences)
+    except UsageError:
+        return None
+    judged = [device for device in found.devices if device.usable_bytes is not None]
+    if not judged or found.shortfall_bytes > 0 or len(judged) < world_size(request):
+        return None
+    tightest = max(judged, key=lambda device: device.high_bytes - (device.usable_bytes or 0))
+    return WayOut(kind, flags, tightest.high_bytes, tightest.usable_bytes or 0)
+
+
+def _weights(case: PlanningCase, memory: Memory) -> Iterator[WayOut]:
+    """How small the weights of a quantised sibling must be, where the rest alone fits on the one device."""
+    weights = memory.term("weights")
+    estimated = case.memory_model().estimate_memory(case.request.context_len, case.request.num_sequences)
+    if weights is None or len(estimated.devices) > 1:
+        return
+    most = weights.high_bytes - estimated.shortfall_bytes
+    if most > weights.high_bytes // 8:  # below two bits a weight there is none
+        usable = estimated.devices[0].usable_bytes or 0
+        yield WayOut("weights", (), usable, usable, weights_bytes=most)
