@@ -10,9 +10,10 @@ from tests.planner.models import llama_8b, smollm2
 from tests.report.render import render
 from tests.report.test_ranks import plan
 
+from ropewalk.engines import EngineName
 from ropewalk.planner.machine import Machine
 from ropewalk.planner.plan import make_plan
-from ropewalk.planner.records import EngineName, Plan, PlanRequest, WayOut
+from ropewalk.planner.records import Plan, PlanRequest, WayOut
 from ropewalk.report.plan import plan_page
 from ropewalk.units import GIB, MIB, parse_size
 
@@ -32,7 +33,8 @@ def changed(request: PlanRequest, way: WayOut) -> PlanRequest:
         case "--n-cpu-moe":
             return replace(request, fit="cpu_moe")
         case _:
-            return replace(request, **{_FIELDS[flag]: int(value)})
+            options: dict[str, Any] = {_FIELDS[flag]: int(value)}
+            return replace(request, **options)
 
 
 CASES: list[tuple[EngineName, int, dict[str, Any]]] = [

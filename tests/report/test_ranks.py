@@ -107,4 +107,5 @@ def test_each_machines_command() -> None:
     assert lines.index("# on NODE1") > at
     assert any("--node-rank 1" in line for line in lines)
     assert not any("--node-rank 2" in line for line in lines)
-    assert lines[-1].startswith("# and on NODE2, NODE3 with their own address and --node-rank")
+    options = next(number for number, line in enumerate(lines) if line.startswith("options "))
+    assert lines[options - 1].startswith("# and on NODE2, NODE3 with their own address and --node-rank")

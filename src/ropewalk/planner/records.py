@@ -458,6 +458,14 @@ class NodeLaunch:
 
 
 @dataclass(frozen=True, slots=True)
+class OptionNote:
+    """Options of a command that nobody asked for, and why they are there."""
+
+    flags: tuple[str, ...]
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class Launch:
     """The exact command: ``argv`` without a shell, ``env`` what is added to the environment.
 
@@ -471,6 +479,7 @@ class Launch:
     command: str
     confirmed_by: Literal["engine", "rules"]
     nodes: tuple[NodeLaunch, ...] = ()
+    explained: tuple[OptionNote, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

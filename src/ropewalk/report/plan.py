@@ -8,7 +8,6 @@ from ropewalk.planner.records import (
     Compute,
     Fit,
     KvCache,
-    Launch,
     Memory,
     Parallel,
     Plan,
@@ -22,6 +21,7 @@ from ropewalk.report.page import (
     Block,
     Cell,
     Fields,
+    Line,
     Page,
     Table,
     Verbatim,
@@ -32,6 +32,7 @@ from ropewalk.report.page import (
     stack,
     strong,
     table,
+    words,
 )
 from ropewalk.report.ranks import (
     advice_table,
@@ -53,7 +54,7 @@ _BASES = {
 
 def plan_page(plan: Plan, *, sources: bool = False) -> Page:
     """The page; ``sources`` adds where each memory term's rule was read."""
-    return Page((verdict_line(plan), fields(_rows(plan, sources=sources)), *_command(plan.launch)))
+    return Page((verdict_line(plan), fields(_rows(plan, sources=sources)), *_command(plan)))
 
 
 def verdict_line(plan: Plan) -> Fields:
@@ -223,15 +224,20 @@ def _work(compute: Compute) -> Iterator[str]:
     yield f"speed {speed.basis} ({speed.source})"
 
 
-def _command(launch: Launch | None) -> Iterator[Block]:
-    """The command on lines of its own, ready to paste; of several machines the first two, as the others
-    differ from those by two words."""
+def _command(plan: Plan) -> Iterator[Block]:
+    """The command on lines of its own, ready to paste, and why it has what nobody asked for; of several
+    machines the first two, as the others differ from those by two words."""
+    launch = plan.launch
     if launch is None:
         return
     engine = f"{launch.engine} {launch.engine_version or ''}".rstrip()
     confirmed = launch.confirmed_by == "engine"
-    how = f"confirmed by {engine}" if confirmed else f"worked out from the rules of {engine}, not run"
-    yield fields([("command", soft(how))])
+    how: Line = soft(
+        f"confirmed by {engine}" if confirmed else f"worked out from the rules of {engine}, not run"
+    )
+    if plan.fit.fits is False:
+        how = words(("does not fit as it stands", "bad"))
+    yield fields([("command", how)])
     if not launch.nodes:
         yield Verbatim(fold(launch.command, width=COMMAND_WIDTH))
     for node in launch.nodes[:2]:
@@ -241,3 +247,6 @@ def _command(launch: Launch | None) -> Iterator[Block]:
         yield Verbatim(
             f"# and on {others} with their own address and --node-rank; --emit shell writes them all"
         )
+    if launch.explained:
+        rows = ((" ".join(note.flags), soft(note.why)) for note in launch.explained)
+        yield fields([("options", table("|*", rows))])

@@ -12,6 +12,7 @@ from ropewalk.findings import by_severity
 from ropewalk.inspector.checkpoint import engine_file
 from ropewalk.planner.records import Launch, Plan
 from ropewalk.serving.engines.adapter import Adapter
+from ropewalk.serving.engines.explained import explained
 from ropewalk.serving.engines.find import find_engines, pick_engine, with_devices
 from ropewalk.serving.records import EngineBuild, LaunchSpec
 from ropewalk.serving.topology import SINGLE_NODE, Topology
@@ -99,6 +100,7 @@ def launch_record(plan: Plan, *, build: EngineBuild | None = None, spread: Topol
             command=command_of(spec),
             confirmed_by="rules",
             nodes=spec.nodes,
+            explained=explained(plan.request, spec.argv, adapter_of(build.engine).OPTION_REASONS),
         ),
         findings=by_severity((*plan.findings, *more)),
     )

@@ -11,6 +11,7 @@ from ropewalk.findings import Finding
 from ropewalk.inspector.records import Inspection
 from ropewalk.planner.records import Plan
 from ropewalk.serving.client import ServerClient
+from ropewalk.serving.engines.explained import Reason
 from ropewalk.serving.records import EngineBuild, LaunchSpec
 from ropewalk.serving.topology import Topology
 
@@ -23,6 +24,7 @@ class Adapter(Protocol):
     DEFAULT_PORT: int
     READY_SECONDS: float
     SCRUBBED_ENVIRONMENT: re.Pattern[str]
+    OPTION_REASONS: tuple[Reason, ...]
 
     def launch_spec(
         self,

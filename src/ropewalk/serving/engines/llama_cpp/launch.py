@@ -24,10 +24,12 @@ from ropewalk.serving.engines.find import with_devices
 from ropewalk.serving.engines.llama_cpp import log as llama_log
 from ropewalk.serving.engines.llama_cpp import rpc as llama_rpc
 from ropewalk.serving.engines.llama_cpp.client import LlamaClient
+from ropewalk.serving.engines.llama_cpp.options import REASONS
 from ropewalk.serving.records import EngineBuild, LaunchSpec
 from ropewalk.serving.topology import SINGLE_NODE, Topology
 from ropewalk.units import MIB
 
+OPTION_REASONS = REASONS
 DEFAULT_PORT = 8080
 READY_SECONDS = 900.0  # 0.5 s for 135M parameters; hundreds of gigabytes take as long as their disk
 # Read by llama-server for every flag that is not given: a forgotten one would serve another plan.

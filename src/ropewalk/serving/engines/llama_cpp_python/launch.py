@@ -20,9 +20,11 @@ from ropewalk.serving.engines.llama_cpp import launch as llama_server
 from ropewalk.serving.engines.llama_cpp import log as llama_log
 from ropewalk.serving.engines.llama_cpp import rpc as llama_rpc
 from ropewalk.serving.engines.llama_cpp_python.client import LlamaCppPythonClient
+from ropewalk.serving.engines.llama_cpp_python.options import REASONS
 from ropewalk.serving.records import EngineBuild, LaunchSpec
 from ropewalk.serving.topology import Topology
 
+OPTION_REASONS = REASONS
 DEFAULT_PORT = 8000
 READY_SECONDS = 900.0  # 6 s for 135M parameters, most of it imports; large ones take as long as their disk
 # Every setting is read from a variable of its name where it is not given, in either case, and HOST and PORT

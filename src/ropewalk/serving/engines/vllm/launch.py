@@ -21,9 +21,11 @@ from ropewalk.serving.engines.vllm import devices as vllm_devices
 from ropewalk.serving.engines.vllm import log as vllm_log
 from ropewalk.serving.engines.vllm import nodes as vllm_nodes
 from ropewalk.serving.engines.vllm.client import VllmClient
+from ropewalk.serving.engines.vllm.options import REASONS
 from ropewalk.serving.records import EngineBuild, LaunchSpec
 from ropewalk.serving.topology import Topology
 
+OPTION_REASONS = REASONS
 DEFAULT_PORT = 8000
 _PREFIX_CACHING: dict[bool | None, tuple[str, ...]] = {
     None: (), True: ("--enable-prefix-caching",), False: ("--no-enable-prefix-caching",)
