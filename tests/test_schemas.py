@@ -22,6 +22,7 @@ from ropewalk.measuring.records import Measurement
 from ropewalk.measuring.run_pair import RunPair
 from ropewalk.planner.records import Plan
 from ropewalk.planner.rope.table import RopeTable
+from ropewalk.serving.engines.llama_cpp.bake import Baked
 from ropewalk.serving.process.detached import DetachedServer
 from ropewalk.serving.records import LaunchSpec
 
@@ -38,6 +39,7 @@ RECORDS: dict[str, type[Any]] = {
     "measurement": Measurement,
     "runs": RunList,
     "doctor": Doctor,
+    "bake": Baked,
     "logreport": LogReport,
     "runpair": RunPair,
     "attention": Attention,

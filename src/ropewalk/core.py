@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from ropewalk.planner.options import PlanOptions, ServerOptions
     from ropewalk.planner.records import Compute, Plan, PlanRequest
     from ropewalk.planner.rope.table import RopeTable
+    from ropewalk.serving.engines.llama_cpp.bake import Baked
     from ropewalk.serving.host.devices import Device
     from ropewalk.serving.host.probe import Host, Read
     from ropewalk.serving.launcher import RunningServer
@@ -293,6 +294,33 @@ def rope(
         allow_unvalidated=request.allow_unvalidated,
     )
     return rope_table(inspection, advice, context_len=request.context_len, engine=request.engine)
+
+
+def bake(
+    source: Source | Inspection,
+    output: Source,
+    *,
+    context_len: int,
+    arm: str = "auto",
+    allow_unvalidated: bool = False,
+    on_progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Baked:
+    """A copy of a GGUF file with the rope scaling for ``context_len`` in its header, read back and compared.
+
+    For engines that take no rope flags. ``on_progress`` hears the bytes written and all of them. Raises
+    :class:`UsageError` where there is nothing to bake or ``output`` exists, :class:`EngineError` where it
+    cannot be written.
+    """
+    from ropewalk.serving.engines.llama_cpp.bake import bake as bake_
+
+    return bake_(
+        _inspection(source),
+        Path(output),
+        context_len=context_len,
+        arm=arm,
+        allow_unvalidated=allow_unvalidated,
+        on_progress=on_progress,
+    )
 
 
 def emit(plan: Plan, kind: Kind, *, accelerator: str | None = None) -> str:

@@ -57,6 +57,19 @@ class ScalarPlace:
 
 
 @dataclass(frozen=True, slots=True)
+class HeaderLayout:
+    """Where the parts of a header lie, for who writes another: ``keys`` has the bytes ``[start, end)`` of
+    each key with its value, ``keys_end`` is where the tensors' descriptions begin, ``tensors_end`` where they
+    end; the data begins at the next multiple of ``alignment``. ``order`` is the byte order for ``struct``."""
+
+    keys: dict[str, tuple[int, int]]
+    keys_end: int
+    tensors_end: int
+    alignment: int
+    order: str
+
+
+@dataclass(frozen=True, slots=True)
 class GgufFile:
     """One GGUF file as read."""
 
@@ -66,6 +79,7 @@ class GgufFile:
     keys: dict[str, Any]
     places: dict[str, ScalarPlace]
     columns: Columns
+    layout: HeaderLayout
     findings: tuple[Finding, ...]
 
 
@@ -81,7 +95,7 @@ def parse_gguf(cursor: Cursor, *, keep_arrays: Collection[str] = ()) -> GgufFile
     num_keys = _count(cursor, "keys", limit=MAX_KEYS, item_bytes=_KEY_MIN_BYTES)
     section = _KeySection(cursor, keep_arrays)
     section.read(num_keys)
-    alignment = _alignment(cursor, section)
+    alignment, keys_end = _alignment(cursor, section), cursor.position
     columns, faults = read_tensors(cursor, num_tensors, alignment=alignment)
     return GgufFile(
         file=cursor.file,
@@ -90,6 +104,7 @@ def parse_gguf(cursor: Cursor, *, keep_arrays: Collection[str] = ()) -> GgufFile
         keys=section.keys,
         places=section.places,
         columns=columns,
+        layout=HeaderLayout(section.spans, keys_end, cursor.position, alignment, cursor.order),
         findings=(*_order_findings(cursor), *section.findings, *faults),
     )
 
@@ -159,6 +174,7 @@ class _KeySection:
     def __init__(self, cursor: Cursor, keep_arrays: Collection[str]) -> None:
         self.keys: dict[str, Any] = {}
         self.places: dict[str, ScalarPlace] = {}
+        self.spans: dict[str, tuple[int, int]] = {}
         self.findings: list[Finding] = []
         self._cursor = cursor
         self._keep = keep_arrays
@@ -166,6 +182,7 @@ class _KeySection:
 
     def read(self, count: int) -> None:
         for _ in range(count):
+            start = self._cursor.position
             key = self._cursor.text("key", limit=MAX_KEY_BYTES)
             if not key:
                 raise self._cursor.malformed("an empty key, which llama.cpp refuses")
@@ -176,6 +193,7 @@ class _KeySection:
                 self._note_duplicate(key)
                 continue
             self.keys[key] = value
+            self.spans[key] = (start, self._cursor.position)
             if kind in _SCALARS:
                 name, letter = _SCALARS[kind]
                 self.places[key] = ScalarPlace(place, name, self._cursor.order + letter)

@@ -16,10 +16,15 @@ from ropewalk.inspector.tensors import TensorTable
 from ropewalk.inspector.wording import MAX_NAMED, clip, some
 
 
+def read_gguf_file(path: Path) -> GgufFile:
+    """One file as it is, whatever set it belongs to. Raises :class:`CheckpointError`."""
+    with FolderStore(path.parent, source=str(path), named=path.name).open(path.name) as cursor:
+        return parse_gguf(cursor)
+
+
 def scalar_place(path: Path, key: str) -> ScalarPlace:
     """Where the number of ``key`` lies in a GGUF file. Raises :class:`CheckpointError` where it has none."""
-    with FolderStore(path.parent, source=str(path), named=path.name).open(path.name) as cursor:
-        places = parse_gguf(cursor).places
+    places = read_gguf_file(path).places
     if key not in places:
         raise CheckpointError(
             f"{path.name} has no number {key}", code="gguf_key_missing",
