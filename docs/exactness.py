@@ -7,10 +7,12 @@ out when the page is written, so that a change of the planner shows in the page.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from tests.planner.models import attention, gemma3_270m, inspection, smollm2
+from tests.planner.starts import TERMS, Start, starts
 
 from docs.markdown import table
 from ropewalk.inspector.records import Inspection
@@ -27,6 +29,7 @@ CPU, GPU = Machine(kind="cpu"), Machine(kind="gpu")
 MODELS = {"smollm2": ("SmolLM2-135M", smollm2), "gemma3": ("Gemma 3 270M", gemma3_270m)}
 # llama.cpp b11434 prints MiB with two decimals; compute buffers were read from its trace, to 52 B.
 PRINT_ROUNDING = 256
+_ROUNDED = 0.005 * GIB  # vLLM prints GiB with two decimals
 
 
 def exactness_page() -> str:
@@ -47,10 +50,51 @@ def exactness_page() -> str:
                 "printed",
                 rows=map(_published, data["published"]),
             ),
+            _STARTS,
+            table(
+                "version, term", "starts", "inside", "widest range", "largest error", "seen", rows=_starts()
+            ),
             *_embedded(data["embedded"]),
             _LIMITS,
         ]
     )
+
+
+def _starts() -> Iterator[list[str]]:
+    """By version and term: how many starts, how many inside the range, how wide it is and how far off."""
+    found: dict[tuple[str, str], list[tuple[Start, float]]] = {}
+    for start in starts():
+        for term in (*TERMS, "pool_tokens"):
+            if term in start.seen:
+                found.setdefault((start.version, term), []).append((start, start.seen[term]))
+    for (version, term), seen in sorted(found.items(), key=lambda item: item[0][0].zfill(8)):
+        yield (_pool_row if term == "pool_tokens" else _term_row)(version, term, seen)
+
+
+def _term_row(version: str, term: str, seen: list[tuple[Start, float]]) -> list[str]:
+    ranges = [(start.term(term), value * GIB, start.likely_bytes(term)) for start, value in seen]
+    inside = sum(low - _ROUNDED <= value <= high + _ROUNDED for (low, high), value, _ in ranges)
+    widest = max(high - low for (low, high), *_ in ranges) / GIB
+    error = max(abs(likely - value) for _, value, likely in ranges) / GIB
+    least, most = min(value for _, value in seen), max(value for _, value in seen)
+    sizes = f"{least:.2f} – {most:.2f} GiB" if most > least else f"{most:.2f} GiB"
+    return [
+        f"{version} `{term}`",
+        str(len(seen)),
+        str(inside),
+        f"{widest:.2f} GiB",
+        f"{error:.2f} GiB",
+        sizes,
+    ]
+
+
+def _pool_row(version: str, term: str, seen: list[tuple[Start, float]]) -> list[str]:
+    errors = [abs((start.plan.memory.kv.pool_tokens or 0) / value - 1) for start, value in seen]
+    ends = [(start.plan.memory.kv, value) for start, value in seen]
+    inside = sum((kv.pool_tokens_low or 0) <= v <= (kv.pool_tokens_high or 0) * 1.001 for kv, v in ends)
+    middle = sorted(errors)[len(errors) // 2]
+    told = f"{max(errors):.1%}, half within {middle:.1%}"
+    return [f"{version} `{term}`", str(len(seen)), str(inside), "–", told, "tokens"]
 
 
 def _llama(row: Row) -> list[str]:
@@ -191,6 +235,20 @@ _PUBLISHED = """
 
 Lines of public logs. llama.cpp prints MiB with two decimals; vLLM's figure is the "KV cache is needed" of
 its start-up error, in GiB with two decimals."""
+
+_STARTS = """
+## Starts of vLLM on GPUs, term by term
+
+What {n} starts on H100s printed (weights from a bare config), beside what is planned for the same settings:
+how
+many are inside the planned range, how wide that is at most, and how far the figure between its ends is off.
+Every row is in `docs/vllm_starts.json` with its source; `ropewalk receipts` writes such rows of logs read by
+`runs import`. Not known, and so ranges: what towers take while they are profiled (up to 1.25 GiB), scans of
+recurrent layers, whether FlashAttention 3 splits beside windows (0.25 GiB of graphs), NCCL's buffers on cards
+other than the H100 (0.25 to 2.5 GiB), graphs elsewhere and from 0.21 on (a quarter of the nodes up to all).
+""".replace(
+    "{n}", str(len(json.loads(Path(__file__).with_name("vllm_starts.json").read_text("utf-8"))["starts"]))
+)
 
 _LIMITS = """## What is not exact
 
