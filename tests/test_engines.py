@@ -20,7 +20,7 @@ from ropewalk import core, engines
 from ropewalk.engines import REGISTRY, Engine, EngineName, engine_for
 from ropewalk.errors import EngineMissingError
 from ropewalk.planner.engines import EngineRules, llama_cpp_python, llama_server, rules_of, transformers, vllm
-from ropewalk.serving.dry_run.confirm import DryRun, dry_run_of
+from ropewalk.serving.dry_run import DryRun, dry_run_of
 from ropewalk.serving.engines import Adapter, adapter_of, pick_engine
 from ropewalk.serving.engines.find import Finder, finder_of
 from ropewalk.serving.engines.llama_cpp import dry_run as llama_dry_run

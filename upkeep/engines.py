@@ -32,8 +32,7 @@ from ropewalk.checking.flags import flag_set  # noqa: E402
 from ropewalk.cli.demo import demo_model  # noqa: E402
 from ropewalk.errors import EngineError  # noqa: E402
 from ropewalk.planner.records import Plan  # noqa: E402
-from ropewalk.serving.dry_run.answer import EngineAnswer  # noqa: E402
-from ropewalk.serving.dry_run.confirm import confirmed  # noqa: E402
+from ropewalk.serving.dry_run import confirmed  # noqa: E402
 from ropewalk.serving.engines import launch_spec, pick_engine  # noqa: E402
 from ropewalk.serving.engines.find import interpreter_of  # noqa: E402
 from ropewalk.serving.engines.llama_cpp import dry_run as llama_dry_run  # noqa: E402
@@ -41,6 +40,7 @@ from ropewalk.serving.engines.llama_cpp.embedded_flags import FLAGS  # noqa: E40
 from ropewalk.serving.engines.vllm.dry_run import ask_many, read_answer  # noqa: E402
 from ropewalk.serving.engines.vllm.install import make as make_vllm_cpu  # noqa: E402
 from ropewalk.serving.records import EngineBuild  # noqa: E402
+from ropewalk.serving.server_report import EngineAnswer  # noqa: E402
 
 GEMMA3: dict[str, Any] = {
     "architectures": ["Gemma3ForCausalLM"], "model_type": "gemma3_text", "head_dim": 256,

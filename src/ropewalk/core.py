@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ropewalk.measuring.arm_run import StartServer
     from ropewalk.measuring.events import Event
     from ropewalk.measuring.pace import Pace
-    from ropewalk.measuring.recall.asked import Asked
+    from ropewalk.measuring.recall.tasks import Asked
     from ropewalk.measuring.records import Measurement, RecallCell, SpeedPoint, Trial
     from ropewalk.measuring.run_pair import RunPair
     from ropewalk.measuring.settings import MeasureOptions, RunRequest
@@ -50,8 +50,8 @@ if TYPE_CHECKING:
     from ropewalk.serving.live import Watch
     from ropewalk.serving.preflight import PreflightItem
     from ropewalk.serving.process.detached import DetachedServer
+    from ropewalk.serving.process.engine_process import LogTail
     from ropewalk.serving.process.leftovers import Leftovers
-    from ropewalk.serving.process.log_tail import LogTail
     from ropewalk.serving.records import LaunchSpec
     from ropewalk.serving.service import ServeSettings, Service
 
@@ -191,7 +191,7 @@ def plan(
     """
     from ropewalk.measuring.calibrate import find_calibration
     from ropewalk.serving.host.probe import plan_for_host
-    from ropewalk.serving.topology import Topology
+    from ropewalk.serving.records import Topology
 
     require_type("engine_path", engine_path, str | None)
     require_type("confirm", confirm, bool)
@@ -207,7 +207,7 @@ def plan(
     )
     if not confirm:
         return planned
-    from ropewalk.serving.dry_run.confirm import confirm_plan
+    from ropewalk.serving.dry_run import confirm_plan
 
     return confirm_plan(planned, build=here.build)
 
@@ -484,7 +484,7 @@ def launch(spec: LaunchSpec, *, log_path: Path, on_log: Callable[[str], None] | 
 
 def log_tail(path: Path) -> LogTail:
     """A log that grows, read on from where it was last read."""
-    from ropewalk.serving.process.log_tail import LogTail
+    from ropewalk.serving.process.engine_process import LogTail
 
     return LogTail(path)
 
@@ -678,7 +678,7 @@ def speed_points(trials: Iterable[Trial]) -> tuple[SpeedPoint, ...]:
 
 def asked(trial: Trial, depths: Sequence[float]) -> Asked | None:
     """What a trial asked, made again from its seed; None where the protocol has changed since."""
-    from ropewalk.measuring.recall.asked import asked as asked_
+    from ropewalk.measuring.recall.tasks import asked as asked_
 
     return asked_(trial, depths)
 
@@ -869,8 +869,7 @@ def _served_model(
 
 def _idle_threads() -> int | None:
     """As many threads as cores are idle; None, the engine's own choice, where all are."""
-    from ropewalk.serving.host.devices import this_machine
-    from ropewalk.serving.host.idle_cores import idle_cores
+    from ropewalk.serving.host.devices import idle_cores, this_machine
 
     cores = this_machine().cores
     idle = idle_cores(cores)

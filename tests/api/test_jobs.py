@@ -24,8 +24,7 @@ from ropewalk import core
 from ropewalk.api import jobs
 from ropewalk.api.pending import jobs_dir, mark_pending, pending_runs
 from ropewalk.measuring import store as store_module
-from ropewalk.measuring.owner import Owner
-from ropewalk.measuring.store import RunStore
+from ropewalk.measuring.store import Owner, RunStore
 from ropewalk.serving.process.detached import DetachedServer
 
 KINDS = ("short", "long", "silent", "problem", "killed", "deaf")

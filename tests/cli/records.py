@@ -21,6 +21,7 @@ from ropewalk.inspector.records import (
     Inspection,
     WeightBytes,
 )
+from ropewalk.measuring.assemble import fit_speed
 from ropewalk.measuring.records import (
     ArmResult,
     Comparison,
@@ -31,7 +32,6 @@ from ropewalk.measuring.records import (
     RecallCell,
     SpeedPoint,
 )
-from ropewalk.measuring.speed_fit import fit_speed
 from ropewalk.planner.records import (
     Compute,
     Decode,

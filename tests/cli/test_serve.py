@@ -21,9 +21,9 @@ from ropewalk.serving.live import Moment, Watch
 from ropewalk.serving.preflight import PreflightError, PreflightItem
 from ropewalk.serving.process.detached import DetachedServer
 from ropewalk.serving.process.group import RunningNode
+from ropewalk.serving.records import Topology
 from ropewalk.serving.server_report import PrintedBuffer, ServerLoad, ServerReport
 from ropewalk.serving.service import ServeSettings, Service
-from ropewalk.serving.topology import Topology
 from ropewalk.serving.verify import NOT_VERIFIED, Verification
 from ropewalk.units import GIB
 

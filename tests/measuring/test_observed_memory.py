@@ -14,8 +14,13 @@ from ropewalk.measuring.observed_memory import MAX_SAMPLES, Seen, downsample, me
 from ropewalk.measuring.records import MemoryTermSeen
 from ropewalk.planner.plan import make_plan
 from ropewalk.planner.records import PlanRequest
-from ropewalk.serving.host.mappings import Region, largest_anonymous, mappings, resident_of_files
-from ropewalk.serving.host.process_memory import MemorySample
+from ropewalk.serving.host.process_memory import (
+    MemorySample,
+    Region,
+    largest_anonymous,
+    mappings,
+    resident_of_files,
+)
 from ropewalk.serving.server_report import PrintedBuffer, ServerReport
 
 # Printed by llama.cpp b11434 for SmolLM2-135M-Instruct Q4_1 with -c 8192 -np 1, and seen of its process.

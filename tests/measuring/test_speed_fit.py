@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from ropewalk.measuring.assemble import fit_speed
 from ropewalk.measuring.records import SpeedPoint
-from ropewalk.measuring.speed_fit import fit_speed
 from ropewalk.planner.records import Decode, Prefill, PromptWork
 
 

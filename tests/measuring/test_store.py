@@ -12,9 +12,8 @@ import pytest
 
 from ropewalk.errors import RunStoreError
 from ropewalk.measuring import store as module
-from ropewalk.measuring.owner import this_process
 from ropewalk.measuring.records import ArmResult, Measurement, Trial
-from ropewalk.measuring.store import RunStore, trials_csv
+from ropewalk.measuring.store import RunStore, this_process, trials_csv
 from ropewalk.planner.records import RopeDecision
 from ropewalk.serving.host.devices import Hardware
 

@@ -11,8 +11,7 @@ from ropewalk.planner.records import Plan, PlanRequest
 from ropewalk.serving.connectivity import Answer, reach_checks
 from ropewalk.serving.engines import launch_spec
 from ropewalk.serving.process.ports import free_port
-from ropewalk.serving.records import EngineBuild
-from ropewalk.serving.topology import Topology
+from ropewalk.serving.records import EngineBuild, Topology
 
 MakePlan = Callable[..., Plan]
 VLLM = EngineBuild(name="vllm", engine="vllm", version="0.32.0", path="/usr/bin/vllm", devices=("cpu",))

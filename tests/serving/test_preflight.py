@@ -15,8 +15,8 @@ from ropewalk.inspector.records import CheckpointSummary, Fact, Format, Inspecti
 from ropewalk.planner.records import DeviceShare, Plan, PlanRequest
 from ropewalk.serving.engines import launch_spec
 from ropewalk.serving.host.devices import Device
+from ropewalk.serving.host.process_memory import LargeProcess
 from ropewalk.serving.preflight import PreflightItem, preflight
-from ropewalk.serving.process.holders import LargeProcess
 from ropewalk.serving.records import EngineBuild
 from ropewalk.units import GIB
 

@@ -13,8 +13,7 @@ from ropewalk.serving.engines import launch_spec
 from ropewalk.serving.host.devices import Device
 from ropewalk.serving.preflight import PreflightItem, preflight
 from ropewalk.serving.process.ports import free_port
-from ropewalk.serving.records import EngineBuild
-from ropewalk.serving.topology import Topology
+from ropewalk.serving.records import EngineBuild, Topology
 from ropewalk.units import GIB
 
 MakePlan = Callable[..., Plan]

@@ -18,13 +18,12 @@ from ropewalk.report.grid import MARKS
 from ropewalk.tui.compare import compare_page
 from ropewalk.tui.curves import fitted, memory_figure, planned_bytes, prefill_figure
 from ropewalk.tui.export import write_new
-from ropewalk.tui.length import plan_marks, slider_range
 from ropewalk.tui.runview import RunView, stored_view
 from ropewalk.tui.text import clean, short_count, shown
 from ropewalk.tui.widgets.heatmap import STYLES
 from ropewalk.tui.widgets.layer_strip import strip
 from ropewalk.tui.widgets.memory_bar import LOOKS, look, stacked
-from ropewalk.tui.widgets.slider import FACTORS, LENGTHS
+from ropewalk.tui.widgets.slider import FACTORS, LENGTHS, plan_marks, slider_range
 from ropewalk.tui.widgets.work_bar import work_lines
 from ropewalk.units import GIB, MIB
 

@@ -13,8 +13,8 @@ from ropewalk.errors import UsageError
 from ropewalk.inspector.layer_kinds import LatentAttention
 from ropewalk.inspector.records import Inspection
 from ropewalk.measuring import calibrate
-from ropewalk.measuring.recall.seeded_random import SeededRandom
 from ropewalk.measuring.recall.tasks import TASKS
+from ropewalk.measuring.recall.words import SeededRandom
 from ropewalk.planner.calibration import Calibration, Rates
 from ropewalk.planner.records import PlanRequest
 from ropewalk.serving.host.devices import Device

@@ -8,8 +8,7 @@ import pytest
 
 from ropewalk import core
 from ropewalk.planner.records import Plan
-from ropewalk.serving.dry_run.answer import EngineAnswer
-from ropewalk.serving.server_report import PrintedTerm
+from ropewalk.serving.server_report import EngineAnswer, PrintedTerm
 from upkeep import engines
 
 

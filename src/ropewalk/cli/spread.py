@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from ropewalk.cli.command import option
-from ropewalk.serving.topology import MASTER_PORT, Topology
+from ropewalk.serving.records import MASTER_PORT, Topology
 
 _NODES = "Several machines"
 node_addresses_option = option(

@@ -25,8 +25,7 @@ from ropewalk.measuring.settings import within_minutes
 from ropewalk.planner.plan import prompt_work
 from ropewalk.planner.records import Launch
 from ropewalk.serving.engines import command_of, launch_spec
-from ropewalk.serving.host.mappings import mappings
-from ropewalk.serving.host.process_memory import MemorySample, MemorySampler
+from ropewalk.serving.host.process_memory import MemorySample, MemorySampler, mappings
 from ropewalk.serving.records import LaunchSpec
 from ropewalk.serving.server_report import ServerReport
 

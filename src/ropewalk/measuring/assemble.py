@@ -9,8 +9,9 @@ from ropewalk.findings import by_severity
 from ropewalk.measuring.compare import compare, compare_findings
 from ropewalk.measuring.recall.statistics import LengthScore, effective_absolute, effective_relative
 from ropewalk.measuring.recall.summary import by_length, cells, speed
-from ropewalk.measuring.records import ArmResult, Measurement, Trial
-from ropewalk.measuring.speed_fit import fit_speed
+from ropewalk.measuring.records import ArmResult, Measurement, SpeedFit, SpeedPoint, Trial
+from ropewalk.planner.least_squares import nonnegative
+from ropewalk.planner.records import PromptWork
 
 
 def assemble(frame: Measurement, arms: Sequence[ArmResult], trials: Sequence[Trial]) -> Measurement:
@@ -45,3 +46,28 @@ def _base(scores: Sequence[LengthScore], trials: Mapping[str, Sequence[Trial]]) 
     """
     shipped = by_length(trials.get("shipped", ()))
     return next(iter((*shipped, *scores)), None)
+
+
+_LEAST_LENGTHS = 3  # as many as the curve has parts
+
+
+def fit_speed(points: Sequence[SpeedPoint], work: Sequence[PromptWork]) -> SpeedFit | None:
+    """Seconds of prefill as ``a + b n + c n^2``, none of them below zero; None for fewer than three lengths.
+
+    ``work`` is what the plan says of the same lengths.
+    """
+    lengths = [point.length for point in points]
+    if len(set(lengths)) < _LEAST_LENGTHS:
+        return None
+    rows = [(1.0, float(length), float(length) ** 2) for length in lengths]
+    fixed, linear, square = nonnegative(rows, [point.prefill_seconds for point in points])
+    longest = max(lengths)
+    per_token = linear + square * longest
+    return SpeedFit(
+        seconds_fixed=fixed,
+        seconds_per_token=linear,
+        seconds_per_token_squared=square,
+        longest_len=longest,
+        attention_share=square * longest / per_token if per_token else None,
+        planned_attention_share=next((one.attention_share for one in work if one.length == longest), None),
+    )

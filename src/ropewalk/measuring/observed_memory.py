@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from ropewalk.inspector.records import Inspection
 from ropewalk.measuring.records import MemoryTermSeen
 from ropewalk.planner.records import Memory, MemoryTerm
-from ropewalk.serving.host.mappings import Region, largest_anonymous, resident_of_files
-from ropewalk.serving.host.process_memory import MemorySample
+from ropewalk.serving.host.process_memory import MemorySample, Region, largest_anonymous, resident_of_files
 from ropewalk.serving.server_report import ServerReport
 from ropewalk.units import MIB
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
+import platform
 import re
 import sqlite3
 import time
@@ -23,9 +25,40 @@ from typing import Any, Self
 from ropewalk import jsonio
 from ropewalk.errors import RunMissingError, RunStoreError
 from ropewalk.measuring.assemble import assemble
-from ropewalk.measuring.owner import Owner, this_process
 from ropewalk.measuring.records import ArmResult, Measurement, RunStatus, Trial
 from ropewalk.planner.calibration import Calibration
+from ropewalk.serving.process.processes import is_alive, is_of_earlier_boot, pid_space, start_time
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """A process by its machine, its id and when it began: the id alone could be another's by now.
+
+    ``space`` is :func:`pid_space`'s, None from a version that did not note it.
+    """
+
+    host: str
+    pid: int
+    start_time: str | None
+    space: str | None = None
+
+    @property
+    def is_here(self) -> bool:
+        """Whether it is of this machine and PID namespace, so that it can be looked at."""
+        return self.host == platform.node() and self.space in (None, pid_space())
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether it has ended, however that came about; False where that cannot be seen from here."""
+        if self.is_here:
+            return not (is_alive(self.pid) and start_time(self.pid) == self.start_time)
+        return self.space is not None and is_of_earlier_boot(self.host, self.space)
+
+
+def this_process() -> Owner:
+    """The process that asks."""
+    return Owner(platform.node(), os.getpid(), start_time(os.getpid()), pid_space())
+
 
 LOCK_SECONDS = 5.0
 _BUSY_SECONDS = 0.01

@@ -15,8 +15,7 @@ from ropewalk.planner.records import PlanRequest
 from ropewalk.serving.engines.llama_cpp.rpc import endpoint
 from ropewalk.serving.process.members import by_hand, is_here, launcher_words
 from ropewalk.serving.process.ports import require_free
-from ropewalk.serving.records import LaunchSpec
-from ropewalk.serving.topology import Topology
+from ropewalk.serving.records import LaunchSpec, Topology
 
 CONNECT_SECONDS = 3.0
 Answer = tuple[bool | None, str]

@@ -16,7 +16,7 @@ from ropewalk.findings import Finding
 from ropewalk.serving.client import ServerClient
 from ropewalk.serving.engines import adapter_of
 from ropewalk.serving.engines.adapter import Adapter
-from ropewalk.serving.process.engine_process import EngineProcess
+from ropewalk.serving.process.engine_process import EngineProcess, LogTail
 from ropewalk.serving.process.group import (
     CAUSE_SECONDS,
     RunningNode,
@@ -24,7 +24,6 @@ from ropewalk.serving.process.group import (
     lost_node,
     running_nodes,
 )
-from ropewalk.serving.process.log_tail import LogTail
 from ropewalk.serving.process.members import members_of
 from ropewalk.serving.process.ports import connect_host, free_port, require_free
 from ropewalk.serving.process.processes import send

@@ -23,11 +23,10 @@ from ropewalk.serving.engines.adapter import Outcome
 from ropewalk.serving.engines.known_flags import known_flags, unknown_flags
 from ropewalk.serving.formats import format_finding
 from ropewalk.serving.host.devices import find_devices
-from ropewalk.serving.process.holders import largest_process
+from ropewalk.serving.host.process_memory import largest_process
 from ropewalk.serving.process.members import nodes_here
 from ropewalk.serving.process.ports import require_free
-from ropewalk.serving.records import LaunchSpec
-from ropewalk.serving.topology import SINGLE_NODE, Topology
+from ropewalk.serving.records import SINGLE_NODE, LaunchSpec, Topology
 from ropewalk.units import format_bytes
 
 _TOKENIZERS = ("tokenizer.json", "tokenizer.model", "tekken.json", "vocab.json", "tokenizer_config.json")

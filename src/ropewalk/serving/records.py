@@ -1,8 +1,9 @@
-"""What serving starts: an engine found on this machine, and a launch of it."""
+"""What serving starts: an engine found on this machine, a launch of it, and the machines it runs on."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from ropewalk.engines import EngineName
 from ropewalk.planner.records import NodeLaunch
@@ -48,3 +49,28 @@ class LaunchSpec:
     override_context_len: int | None = None
     nodes: tuple[NodeLaunch, ...] = ()
     schema: str = "ropewalk.launch/1"
+
+
+MASTER_PORT = 29501  # vLLM 0.32, config/parallel.py
+Executor = Literal["mp", "ray"]
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """Machines of a group, node 0 first, and how the others are started.
+
+    ``launcher`` is the user's own command in front of a node's, see :mod:`ropewalk.serving.process.members`;
+    None leaves nodes on other machines to a person. ``program`` is what starts the engine on those, None for
+    its ordinary name. The nodes meet at ``master_port`` of node 0. With the executor ``ray`` one command
+    serves on the Ray cluster at ``ray_address``, and there are no nodes to start.
+    """
+
+    addresses: tuple[str, ...] = ()
+    launcher: str | None = None
+    program: str | None = None
+    master_port: int = MASTER_PORT
+    executor: Executor = "mp"
+    ray_address: str | None = None
+
+
+SINGLE_NODE = Topology()

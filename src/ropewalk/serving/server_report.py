@@ -1,4 +1,4 @@
-"""What a running server says about itself: over HTTP, and in the lines that it prints."""
+"""What an engine says about itself: a running server over HTTP and in its log, a dry run in its answer."""
 
 from __future__ import annotations
 
@@ -91,3 +91,19 @@ def read_metrics(text: str) -> dict[str, float]:
         if match := _METRIC.match(line):
             totals[match["name"]] = totals.get(match["name"], 0.0) + float(match["value"])
     return totals
+
+
+@dataclass(frozen=True, slots=True)
+class EngineAnswer:
+    """Memory as the engine itself works it out; ``source`` names the engine and how it was asked.
+
+    ``cache_bytes`` are all caches together, for an engine that has one pool for them. ``counts`` are other
+    numbers of the plan by their names in :class:`ropewalk.planner.records.KvCache`. ``refusal`` is the
+    engine's reason where it would not serve the plan at all; everything else is empty then.
+    """
+
+    source: str
+    terms: tuple[PrintedTerm, ...] = ()
+    cache_bytes: int | None = None
+    counts: tuple[tuple[str, float], ...] = ()
+    refusal: str | None = None

@@ -21,8 +21,7 @@ from ropewalk.serving.preflight import PreflightItem, preflight, require_passed
 from ropewalk.serving.process.detached import DetachedServer, leave_running
 from ropewalk.serving.process.leftovers import find_leftovers
 from ropewalk.serving.process.members import by_hand
-from ropewalk.serving.records import LaunchSpec
-from ropewalk.serving.topology import SINGLE_NODE, Topology
+from ropewalk.serving.records import SINGLE_NODE, LaunchSpec, Topology
 from ropewalk.serving.verify import NOT_VERIFIED, Verification, ask_unscaled, printed_scaling, verify
 
 Say = Callable[[str], None]

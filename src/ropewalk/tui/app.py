@@ -158,7 +158,7 @@ class RopewalkApp(App[None]):
         if not self.running:
             self.exit()
             return
-        from ropewalk.tui.screens.ask import AskSheet
+        from ropewalk.tui.screens.modal import AskSheet
 
         words = " and ".join(self.running)
         self.push_screen(AskSheet(f"Stop {words} and quit?", yes="stop and quit"), self._quit_if)

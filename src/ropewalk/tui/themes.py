@@ -6,6 +6,8 @@ more against its background. Every mark in the application has a symbol of its o
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from textual.theme import Theme
 
 _DARK = {
@@ -62,3 +64,8 @@ LIGHT = Theme(
     variables=_LIGHT | _CURSOR_LIGHT,
 )
 THEMES = {theme.name: theme for theme in (DARK, LIGHT)}
+
+
+def stylesheet(module: str) -> str:
+    """The text of ``NAME.tcss`` for ``NAME.py``; pass ``__file__``."""
+    return Path(module).with_suffix(".tcss").read_text(encoding="utf-8")

@@ -139,7 +139,7 @@ def test_a_text_that_cannot_serve_is_refused(
 ) -> None:
     book = tmp_path / "book.txt"
     book.write_text(content)
-    monkeypatch.setattr("ropewalk.measuring.recall.seeded_random.SeededRandom.digits", _numbers())
+    monkeypatch.setattr("ropewalk.measuring.recall.words.SeededRandom.digits", _numbers())
     with pytest.raises(UsageError, match=said):
         build(FakeServer(), haystack=str(book))
 

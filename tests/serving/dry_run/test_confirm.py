@@ -8,9 +8,8 @@ from dataclasses import replace
 import pytest
 
 from ropewalk.planner.records import DeviceShare, Fit, Launch, MemoryTerm, Plan, PlanRequest
-from ropewalk.serving.dry_run.answer import EngineAnswer
-from ropewalk.serving.dry_run.confirm import confirmed
-from ropewalk.serving.server_report import PrintedTerm
+from ropewalk.serving.dry_run import confirmed
+from ropewalk.serving.server_report import EngineAnswer, PrintedTerm
 from ropewalk.units import MIB
 
 MakePlan = Callable[..., Plan]

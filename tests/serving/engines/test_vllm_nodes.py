@@ -10,8 +10,7 @@ import pytest
 from ropewalk.errors import UsageError
 from ropewalk.planner.records import Plan, PlanRequest
 from ropewalk.serving.engines import launch_record, launch_spec
-from ropewalk.serving.records import EngineBuild
-from ropewalk.serving.topology import Topology
+from ropewalk.serving.records import EngineBuild, Topology
 
 MakePlan = Callable[..., Plan]
 VLLM = EngineBuild(name="vllm", engine="vllm", version="0.32.0", path="/usr/bin/vllm")

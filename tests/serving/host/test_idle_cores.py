@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ropewalk.serving.host import idle_cores as idle
+from ropewalk.serving.host import devices as idle
 
 
 def test_ticks_are_idle_and_all(tmp_path: Path) -> None:

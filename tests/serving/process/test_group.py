@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from ropewalk.serving.process.engine_process import EngineProcess
+from ropewalk.serving.process.engine_process import EngineProcess, LogTail
 from ropewalk.serving.process.group import LostNode, Member, arguments_of, lost_node, running_nodes
-from ropewalk.serving.process.log_tail import LogTail
 from ropewalk.serving.process.processes import is_alive, wait_until
 
 PAUSE = "import signal; signal.pause()"

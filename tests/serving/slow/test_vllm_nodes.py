@@ -26,8 +26,7 @@ from ropewalk.serving.launcher import RunningServer, start
 from ropewalk.serving.preflight import preflight
 from ropewalk.serving.process.ports import free_port
 from ropewalk.serving.process.processes import descendants, is_alive
-from ropewalk.serving.records import EngineBuild, LaunchSpec
-from ropewalk.serving.topology import Topology
+from ropewalk.serving.records import EngineBuild, LaunchSpec, Topology
 
 pytestmark = pytest.mark.slow
 

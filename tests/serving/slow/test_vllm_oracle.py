@@ -18,7 +18,7 @@ from ropewalk.checking.check import check_command
 from ropewalk.planner.machine import Machine
 from ropewalk.planner.plan import make_plan
 from ropewalk.planner.records import Plan
-from ropewalk.serving.dry_run.confirm import confirmed
+from ropewalk.serving.dry_run import confirmed
 from ropewalk.serving.engines import launch_spec
 from ropewalk.serving.engines.vllm.dry_run import ask_many, read_answer
 from ropewalk.serving.records import EngineBuild

@@ -8,7 +8,7 @@ from textual.pilot import Pilot
 from textual.widgets import Static
 
 from ropewalk.tui.app import RopewalkApp
-from ropewalk.tui.screens.ask import AskSheet
+from ropewalk.tui.screens.modal import AskSheet
 from ropewalk.tui.screens.serve import ServeScreen
 from ropewalk.tui.serverrun import ServerView
 from ropewalk.tui.widgets.log_view import LogView

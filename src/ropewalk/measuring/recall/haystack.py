@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ropewalk.errors import UsageError
 from ropewalk.measuring.recall import words
-from ropewalk.measuring.recall.seeded_random import SeededRandom
+from ropewalk.measuring.recall.words import SeededRandom
 from ropewalk.units import MIB
 
 # The five sentences of RULER's noise haystack (NVIDIA/RULER, scripts/data/synthetic/niah.py, Apache-2.0).

@@ -15,10 +15,9 @@ from math import inf
 
 from ropewalk.errors import UsageError
 from ropewalk.measuring.recall.haystack import sentences
-from ropewalk.measuring.recall.seeded_random import SeededRandom
 from ropewalk.measuring.recall.tasks import Draft, Question, Task
 from ropewalk.measuring.recall.vocabulary import Frame, Vocabulary
-from ropewalk.measuring.recall.words import FILLERS
+from ropewalk.measuring.recall.words import FILLERS, SeededRandom
 
 FILL_TOKENS = 24  # least room for the fill: short sentences add up to every count from here on
 _CHAT_ORDER = " Answer with nothing but what was asked for."

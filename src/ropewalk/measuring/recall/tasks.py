@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ropewalk.errors import UsageError
-from ropewalk.measuring.recall.seeded_random import SeededRandom
-from ropewalk.measuring.recall.words import KEYS
+from ropewalk.measuring.recall.words import KEYS, SeededRandom
+from ropewalk.measuring.records import Trial
 
 _UPPER = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _HEX = "0123456789abcdef"
@@ -205,3 +205,28 @@ TASKS = {
         Task("copy_json", _json, 48, exact=True),
     )
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The sentence that was hidden (None where the matter is everywhere), the question, and the opening words
+    of the answer."""
+
+    needle: str | None
+    question: str
+    opening: str
+
+
+def asked(trial: Trial, depths: Sequence[float]) -> Asked | None:
+    """What a trial asked; None where the protocol has changed since. ``depths`` are those of its run."""
+    task = TASKS.get(trial.task)
+    if task is None:
+        return None
+    draft = task.draft(
+        SeededRandom(trial.seed, task.name, trial.length), tuple(depths) if task.has_depth else (0.0,)
+    )
+    question = next((one for one in draft.questions if one.expected == trial.expected), None)
+    if question is None:
+        return None
+    needle = None if question.needle is None else draft.needles[question.needle].text
+    return Asked(needle, question.text, question.opening)

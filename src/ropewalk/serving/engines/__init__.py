@@ -14,8 +14,7 @@ from ropewalk.planner.records import Launch, Plan
 from ropewalk.serving.engines.adapter import Adapter
 from ropewalk.serving.engines.explained import explained
 from ropewalk.serving.engines.find import find_engines, pick_engine, with_devices
-from ropewalk.serving.records import EngineBuild, LaunchSpec
-from ropewalk.serving.topology import SINGLE_NODE, Topology
+from ropewalk.serving.records import SINGLE_NODE, EngineBuild, LaunchSpec, Topology
 
 __all__ = [
     "Adapter",

@@ -12,8 +12,7 @@ from ropewalk.inspector.records import Inspection
 from ropewalk.planner.records import Plan
 from ropewalk.serving.client import ServerClient
 from ropewalk.serving.engines.explained import Reason
-from ropewalk.serving.records import EngineBuild, LaunchSpec
-from ropewalk.serving.topology import Topology
+from ropewalk.serving.records import EngineBuild, LaunchSpec, Topology
 
 Outcome = tuple[bool | None, str]  # of a check before the start; None where it could not be made
 

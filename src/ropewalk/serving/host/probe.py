@@ -21,8 +21,7 @@ from ropewalk.serving.engines import launch_record, pick_engine
 from ropewalk.serving.engines.find import finder_of
 from ropewalk.serving.formats import format_finding
 from ropewalk.serving.host.devices import Device, find_devices
-from ropewalk.serving.records import EngineBuild
-from ropewalk.serving.topology import SINGLE_NODE, Topology
+from ropewalk.serving.records import SINGLE_NODE, EngineBuild, Topology
 
 Read = Callable[[str], Inspection]
 

@@ -6,9 +6,12 @@ touched. One number for both would count pages that the system may drop, and sha
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 import threading
 import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -127,3 +130,83 @@ def _of_process(pid: int) -> Resident | None:
     if "Anon" not in fields:
         return None
     return Resident(anon_bytes=fields["Anon"] + fields.get("Shmem", 0), file_bytes=fields.get("File", 0))
+
+
+@dataclass(frozen=True, slots=True)
+class LargeProcess:
+    """A process and its resident memory."""
+
+    pid: int
+    name: str
+    bytes: int
+
+
+def largest_process() -> LargeProcess | None:
+    """The process with the most resident memory, of those that may be looked at; None off Linux."""
+    if sys.platform != "linux":
+        return None
+    sizes = ((_resident_bytes(int(name)), int(name)) for name in os.listdir("/proc") if name.isdigit())
+    size, pid = max(sizes)
+    return LargeProcess(pid, _name(pid), size) if size else None
+
+
+def process_of(pid: int) -> LargeProcess:
+    """What Linux says of one process."""
+    return LargeProcess(pid, _name(pid), _resident_bytes(pid))
+
+
+def _resident_bytes(pid: int) -> int:
+    """From ``/proc/PID/statm``, which costs no walk over the pages."""
+    try:
+        pages = Path(f"/proc/{pid}/statm").read_text().split()[1]
+    except (OSError, IndexError):
+        return 0
+    return int(pages) * os.sysconf("SC_PAGE_SIZE")
+
+
+def _name(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return "gone"
+
+
+_HEAD = re.compile(r"^[0-9a-f]+-[0-9a-f]+ \S+ \S+ \S+ \d+ *(?P<path>.*)$")
+_RESIDENT = re.compile(r"^Rss:\s+(\d+) kB$")
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """``path`` is empty for anonymous memory, and in brackets for the heap and the stack."""
+
+    path: str
+    resident_bytes: int
+
+
+def mappings(pid: int) -> tuple[Region, ...]:
+    """All mappings with their resident bytes (RSS: shared pages count in full); empty if not told."""
+    try:
+        lines = Path(f"/proc/{pid}/smaps").read_text().splitlines()
+    except OSError:  # gone, not ours, or not Linux
+        return ()
+    return tuple(_read(lines))
+
+
+def _read(lines: list[str]) -> Iterator[Region]:
+    path = ""
+    for line in lines:
+        if head := _HEAD.match(line):
+            path = head["path"].removesuffix(" (deleted)")
+        elif resident := _RESIDENT.match(line):
+            yield Region(path, int(resident[1]) * 1024)
+
+
+def resident_of_files(found: Sequence[Region], suffix: str) -> int | None:
+    """Resident bytes of all mapped files with this suffix; None where there is none."""
+    sizes = [mapping.resident_bytes for mapping in found if mapping.path.endswith(suffix)]
+    return sum(sizes) if sizes else None
+
+
+def largest_anonymous(found: Sequence[Region]) -> int | None:
+    """Resident bytes of the anonymous mapping that has the most; None where there is none."""
+    return max((mapping.resident_bytes for mapping in found if not mapping.path), default=None)

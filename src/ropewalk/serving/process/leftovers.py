@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from ropewalk.serving.process.holders import LargeProcess, process_of
+from ropewalk.serving.host.process_memory import LargeProcess, process_of
 from ropewalk.serving.process.processes import has_ended, is_alive, send, wait_until
 from ropewalk.serving.process.supervisor import MARK
 from ropewalk.units import format_bytes

@@ -17,7 +17,7 @@ from textual.widgets import Static
 from ropewalk import core
 from ropewalk.errors import RopewalkError, UsageError
 from ropewalk.measuring import events
-from ropewalk.measuring.recall.asked import Asked
+from ropewalk.measuring.recall.tasks import Asked
 from ropewalk.measuring.records import Measurement, Trial
 from ropewalk.measuring.settings import MeasureSettings, RunRequest
 from ropewalk.planner.records import PlanRequest
@@ -25,9 +25,8 @@ from ropewalk.report.figures import bar
 from ropewalk.tui.control import Control, Held
 from ropewalk.tui.curves import arm_key, memory_figure, prefill_figure
 from ropewalk.tui.runview import RunView, stored_view
-from ropewalk.tui.screens.ask import AskSheet
 from ropewalk.tui.screens.base import RecordScreen
-from ropewalk.tui.screens.modal import Modal
+from ropewalk.tui.screens.modal import AskSheet, Modal
 from ropewalk.tui.state import AppState, Opened
 from ropewalk.tui.text import clean, finding_line
 from ropewalk.tui.widgets.choice import Choice

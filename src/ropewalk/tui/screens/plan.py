@@ -22,7 +22,6 @@ from ropewalk.report.plan import describe_rope
 from ropewalk.report.ranks import rank_grid
 from ropewalk.report.verdict import verdict
 from ropewalk.tui.described import Described
-from ropewalk.tui.length import plan_marks, slider_range
 from ropewalk.tui.screens.base import RecordScreen
 from ropewalk.tui.screens.modal import Modal
 from ropewalk.tui.state import AppState, Masks, Opened
@@ -33,7 +32,7 @@ from ropewalk.tui.widgets.mask import MaskPicture
 from ropewalk.tui.widgets.memory_bar import MemoryBar, term_lines
 from ropewalk.tui.widgets.panel import Panel
 from ropewalk.tui.widgets.record_list import RecordList
-from ropewalk.tui.widgets.slider import LENGTHS, LogSlider
+from ropewalk.tui.widgets.slider import LENGTHS, LogSlider, plan_marks, slider_range
 from ropewalk.tui.widgets.work_bar import WorkBar
 from ropewalk.tui.work import REACH_SEQUENCES, ReachRow
 from ropewalk.units import MIB, format_bytes, format_tokens_short, parse_size, parse_tokens

@@ -18,7 +18,6 @@ from ropewalk.errors import RopewalkError, UsageError
 from ropewalk.planner.records import PlanRequest, RopeDecision
 from ropewalk.planner.rope.table import RopePair, RopeTable
 from ropewalk.report.plan import describe_rope
-from ropewalk.tui.length import slider_range, trained_marks
 from ropewalk.tui.plotting import Level, Series, axis_over
 from ropewalk.tui.screens.base import RecordScreen
 from ropewalk.tui.state import AppState, Opened
@@ -28,7 +27,7 @@ from ropewalk.tui.widgets.entry import Entry
 from ropewalk.tui.widgets.panel import Panel, ScrollPanel
 from ropewalk.tui.widgets.plot import Figure, Plot
 from ropewalk.tui.widgets.record_list import RecordList
-from ropewalk.tui.widgets.slider import FACTORS, LENGTHS, LogSlider
+from ropewalk.tui.widgets.slider import FACTORS, LENGTHS, LogSlider, slider_range, trained_marks
 from ropewalk.units import MIB, format_tokens, format_tokens_short, parse_tokens
 
 _ARMS = (("auto", "decided"), ("shipped", "as shipped"), ("unscaled", "unscaled"))

@@ -20,10 +20,8 @@ from ropewalk.measuring.store import RunSummary
 from ropewalk.report.measurement import measurement_page
 from ropewalk.tui.compare import compare_page
 from ropewalk.tui.described import Described
-from ropewalk.tui.screens.ask import AskSheet
 from ropewalk.tui.screens.base import RecordScreen
-from ropewalk.tui.screens.choose import ChooseSheet
-from ropewalk.tui.screens.modal import Modal
+from ropewalk.tui.screens.modal import AskSheet, ChooseSheet, Modal
 from ropewalk.tui.text import clean
 from ropewalk.tui.widgets.panel import Panel, ScrollPanel
 from ropewalk.tui.widgets.record_list import RecordList

@@ -18,8 +18,8 @@ from ropewalk.errors import UsageError
 from ropewalk.report.figures import bar
 from ropewalk.report.verdict import verdict
 from ropewalk.tui.plotting import Series, axis_over
-from ropewalk.tui.screens.ask import AskSheet
 from ropewalk.tui.screens.base import RecordScreen
+from ropewalk.tui.screens.modal import AskSheet
 from ropewalk.tui.serverrun import ServerRun, ServerView
 from ropewalk.tui.state import AppState
 from ropewalk.tui.text import clean, finding_line

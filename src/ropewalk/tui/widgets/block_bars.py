@@ -8,8 +8,8 @@ from textual.widgets import Static
 from ropewalk.inspector.records import Block
 from ropewalk.report.figures import bar
 from ropewalk.report.tensors import shape_text
-from ropewalk.tui.style import stylesheet
 from ropewalk.tui.text import clean
+from ropewalk.tui.themes import stylesheet
 from ropewalk.units import format_count
 
 _BAR = 14

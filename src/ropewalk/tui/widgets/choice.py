@@ -12,7 +12,7 @@ from textual.message import Message
 from textual.reactive import reactive
 from textual.widget import Widget
 
-from ropewalk.tui.style import stylesheet
+from ropewalk.tui.themes import stylesheet
 
 
 class Choice(Widget, can_focus=True):

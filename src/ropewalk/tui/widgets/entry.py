@@ -12,7 +12,7 @@ from textual.message import Message
 from textual.widgets import Input, Label
 
 from ropewalk.errors import UsageError
-from ropewalk.tui.style import stylesheet
+from ropewalk.tui.themes import stylesheet
 
 
 class Entry(HorizontalGroup):

@@ -14,7 +14,7 @@ from textual.widget import Widget
 from ropewalk.measuring.records import RecallCell
 from ropewalk.report.grid import MARKS, PARTIAL, mark_of
 from ropewalk.tui.runview import ArmView, Key, RunView
-from ropewalk.tui.style import stylesheet
+from ropewalk.tui.themes import stylesheet
 from ropewalk.units import format_tokens, format_tokens_short
 
 _LABEL = 9

@@ -6,7 +6,7 @@ from textual.content import Content
 from textual.screen import Screen
 from textual.widget import Widget
 
-from ropewalk.tui.style import stylesheet
+from ropewalk.tui.themes import stylesheet
 
 
 class KeyLine(Widget):

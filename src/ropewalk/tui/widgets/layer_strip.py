@@ -9,7 +9,7 @@ from textual.widgets import Static
 
 from ropewalk.inspector.layer_kinds import LayerGroup
 from ropewalk.report import layers
-from ropewalk.tui.style import stylesheet
+from ropewalk.tui.themes import stylesheet
 
 STYLES = {
     "full": "$orange", "sliding": "$blue", "chunked": "$green", "latent": "$purple",

@@ -11,8 +11,8 @@ from textual.geometry import Size
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from ropewalk.tui.style import stylesheet
 from ropewalk.tui.text import clean
+from ropewalk.tui.themes import stylesheet
 
 _WIDEST = 1000
 _ALARMS = ("error", " E ", "failed", "abort")

@@ -8,7 +8,7 @@ from textual.content import Content
 from textual.widget import Widget
 
 from ropewalk.tui.state import Masks
-from ropewalk.tui.style import stylesheet
+from ropewalk.tui.themes import stylesheet
 
 _ROWS = 6  # lines of a picture, two cells high each
 _HALVES = {(True, True): "█", (True, False): "▀", (False, True): "▄", (False, False): " "}

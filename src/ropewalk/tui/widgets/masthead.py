@@ -11,7 +11,7 @@ from textual.widgets import Static
 
 from ropewalk.inspector.records import Inspection
 from ropewalk.tui.state import AppState
-from ropewalk.tui.style import stylesheet
+from ropewalk.tui.themes import stylesheet
 from ropewalk.units import format_bytes, format_count, format_tokens_short
 
 # Key, mode, name: in the order in which they are worked through.

@@ -11,7 +11,7 @@ from ropewalk.planner.records import DeviceShare, Memory, MemoryTerm, Plan
 from ropewalk.report.figures import common_unit, in_unit, span
 from ropewalk.report.plan import term_name
 from ropewalk.report.verdict import needed_low
-from ropewalk.tui.style import stylesheet
+from ropewalk.tui.themes import stylesheet
 from ropewalk.units import format_bytes
 
 # Symbol and colour of a term; a symbol of its own, so that the bar reads without colour.

@@ -11,8 +11,8 @@ from textual.widgets import Tree
 from textual.widgets.tree import TreeNode
 
 from ropewalk.tui.modules import Module
-from ropewalk.tui.style import stylesheet
 from ropewalk.tui.text import clean, short_count
+from ropewalk.tui.themes import stylesheet
 
 _UNFOLDED = 2  # levels that are open at first
 

@@ -11,7 +11,7 @@ from ropewalk.planner.records import Plan
 from ropewalk.report.figures import bar, common_unit, in_unit, range_bar
 from ropewalk.report.plan import term_name
 from ropewalk.serving.server_report import ServerReport
-from ropewalk.tui.style import stylesheet
+from ropewalk.tui.themes import stylesheet
 from ropewalk.tui.widgets.memory_bar import look
 
 _NAME, _FIGURE = 17, 16

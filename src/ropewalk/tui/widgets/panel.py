@@ -5,7 +5,7 @@ from __future__ import annotations
 from textual.containers import Vertical, VerticalScroll
 from textual.widget import Widget
 
-from ropewalk.tui.style import stylesheet
+from ropewalk.tui.themes import stylesheet
 
 
 class Panel(Vertical):

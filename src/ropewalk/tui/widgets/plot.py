@@ -9,7 +9,7 @@ from textual.content import Content
 from textual.widget import Widget
 
 from ropewalk.tui.plotting import Axis, Canvas, Level, Series, draw, label_columns, label_rows
-from ropewalk.tui.style import stylesheet
+from ropewalk.tui.themes import stylesheet
 
 _LABEL = 7
 

@@ -12,7 +12,7 @@ from textual.message import Message
 from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
-from ropewalk.tui.style import stylesheet
+from ropewalk.tui.themes import stylesheet
 
 
 class RecordList(OptionList):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import log2
 from typing import ClassVar
@@ -14,8 +14,9 @@ from textual.message import Message
 from textual.reactive import reactive
 from textual.widget import Widget
 
-from ropewalk.tui.style import stylesheet
-from ropewalk.units import format_tokens_short
+from ropewalk.planner.records import Plan
+from ropewalk.tui.themes import stylesheet
+from ropewalk.units import MIB, format_tokens_short
 
 _STEPS = 8  # to double the value
 _END_WIDTH = 6  # ``1024k`` and a gap, on either side
@@ -181,3 +182,33 @@ class LogSlider(Widget, can_focus=True):
     def _move_to(self, x: int) -> None:
         share = (x - _END_WIDTH) / max(1, self._width() - 1)
         self._move(self._low * (self._high / self._low) ** min(max(share, 0.0), 1.0))
+
+
+_SHORTEST, _LONGEST = 64, 16 * MIB
+
+
+def trained_marks(native_context: int | None, supported_context: int | None) -> Iterator[Mark]:
+    """What the weights were trained for and, where it is more, what the publisher describes."""
+    if native_context:
+        yield Mark(native_context, "┬", f"trained {format_tokens_short(native_context)}")
+    if supported_context and supported_context != native_context:
+        yield Mark(supported_context, "┴", f"published {format_tokens_short(supported_context)}")
+
+
+def plan_marks(plan: Plan) -> Iterator[Mark]:
+    """What fits, the same, and where attention comes to outweigh the rest of the work."""
+    longest = plan.fit.max_context_len
+    if longest and longest < _LONGEST:
+        yield Mark(longest, "╂", f"fits {format_tokens_short(longest)}")
+    yield from trained_marks(plan.native_context, plan.supported_context)
+    crossover = plan.compute.crossover_len if plan.compute else None
+    if crossover and crossover < _LONGEST:
+        yield Mark(crossover, "×", f"crossover {format_tokens_short(crossover)}")
+
+
+def slider_range(marks: Sequence[Mark]) -> tuple[int, int]:
+    """From half of the shortest mark, or 1k, to the power of two above the longest, or 1M."""
+    values = [round(mark.value) for mark in marks]
+    low = min([1024, *(value // 2 for value in values)])
+    high = max([MIB, *(2 ** (value - 1).bit_length() for value in values)])
+    return max(_SHORTEST, low), min(high, _LONGEST)

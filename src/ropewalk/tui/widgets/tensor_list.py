@@ -19,9 +19,9 @@ from textual.widget import Widget
 
 from ropewalk.inspector.tensors import Tensor, TensorTable
 from ropewalk.report.tensors import shape_text
-from ropewalk.tui.style import stylesheet
 from ropewalk.tui.tensor_rows import Column
 from ropewalk.tui.text import clean, short_count
+from ropewalk.tui.themes import stylesheet
 from ropewalk.units import format_bytes
 
 _NAME_WIDTH = 24  # below this another column goes instead

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from textual.content import Content
 
-from ropewalk.measuring.recall.asked import Asked
+from ropewalk.measuring.recall.tasks import Asked
 from ropewalk.measuring.records import Trial
 from ropewalk.report.grid import MARKS
 from ropewalk.tui.text import clean

@@ -9,7 +9,7 @@ from textual.widget import Widget
 
 from ropewalk.planner.records import Compute, Plan, Speed
 from ropewalk.report.verdict import flops
-from ropewalk.tui.style import stylesheet
+from ropewalk.tui.themes import stylesheet
 from ropewalk.units import format_bytes, format_seconds, format_tokens
 
 _LABEL = 10

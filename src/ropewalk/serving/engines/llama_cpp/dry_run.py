@@ -7,12 +7,11 @@ from pathlib import Path
 
 from ropewalk.errors import EngineError
 from ropewalk.planner.records import Plan
-from ropewalk.serving.dry_run.answer import EngineAnswer
 from ropewalk.serving.engines import on_gpu
 from ropewalk.serving.engines.llama_cpp import log as llama_log
 from ropewalk.serving.engines.llama_cpp.launch import without_override
 from ropewalk.serving.records import EngineBuild, LaunchSpec
-from ropewalk.serving.server_report import term_of
+from ropewalk.serving.server_report import EngineAnswer, term_of
 
 NO_PROJECTOR = "/dev/null/ropewalk-asks-for-no-projector"
 _SECONDS = 120.0  # 0.3 s for 135M parameters; a vocabulary of 262,144 takes longest

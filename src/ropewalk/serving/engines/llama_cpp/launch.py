@@ -25,8 +25,7 @@ from ropewalk.serving.engines.llama_cpp import log as llama_log
 from ropewalk.serving.engines.llama_cpp import rpc as llama_rpc
 from ropewalk.serving.engines.llama_cpp.client import LlamaClient
 from ropewalk.serving.engines.llama_cpp.options import REASONS
-from ropewalk.serving.records import EngineBuild, LaunchSpec
-from ropewalk.serving.topology import SINGLE_NODE, Topology
+from ropewalk.serving.records import SINGLE_NODE, EngineBuild, LaunchSpec, Topology
 from ropewalk.units import MIB
 
 OPTION_REASONS = REASONS

@@ -21,8 +21,7 @@ from ropewalk.serving.engines.llama_cpp import log as llama_log
 from ropewalk.serving.engines.llama_cpp import rpc as llama_rpc
 from ropewalk.serving.engines.llama_cpp_python.client import LlamaCppPythonClient
 from ropewalk.serving.engines.llama_cpp_python.options import REASONS
-from ropewalk.serving.records import EngineBuild, LaunchSpec
-from ropewalk.serving.topology import Topology
+from ropewalk.serving.records import EngineBuild, LaunchSpec, Topology
 
 OPTION_REASONS = REASONS
 DEFAULT_PORT = 8000

@@ -9,8 +9,7 @@ from ropewalk.planner.records import Plan
 from ropewalk.serving.engines.adapter import Outcome
 from ropewalk.serving.host.devices import find_devices
 from ropewalk.serving.process.members import nodes_here
-from ropewalk.serving.records import LaunchSpec
-from ropewalk.serving.topology import Topology
+from ropewalk.serving.records import LaunchSpec, Topology
 
 
 def check_devices(plan: Plan, spec: LaunchSpec, inspection: Inspection, spread: Topology) -> Outcome:

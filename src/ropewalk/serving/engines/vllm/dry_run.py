@@ -11,14 +11,13 @@ from typing import Any
 
 from ropewalk.errors import EngineError
 from ropewalk.planner.records import Plan
-from ropewalk.serving.dry_run.answer import EngineAnswer
 from ropewalk.serving.engines import on_gpu
 from ropewalk.serving.engines.find import interpreter_of
 from ropewalk.serving.engines.vllm.dry_run_child import MARK
 from ropewalk.serving.engines.vllm.launch import SCRUBBED_ENVIRONMENT
 from ropewalk.serving.engines.vllm.log import first_reason
 from ropewalk.serving.records import EngineBuild, LaunchSpec
-from ropewalk.serving.server_report import PrintedTerm
+from ropewalk.serving.server_report import EngineAnswer, PrintedTerm
 
 _CHILD = Path(__file__).with_name("dry_run_child.py")
 _SECONDS = 600.0  # ten seconds of imports on an idle machine, minutes on a cold disk

@@ -22,8 +22,7 @@ from ropewalk.serving.engines.vllm import log as vllm_log
 from ropewalk.serving.engines.vllm import nodes as vllm_nodes
 from ropewalk.serving.engines.vllm.client import VllmClient
 from ropewalk.serving.engines.vllm.options import REASONS
-from ropewalk.serving.records import EngineBuild, LaunchSpec
-from ropewalk.serving.topology import Topology
+from ropewalk.serving.records import EngineBuild, LaunchSpec, Topology
 
 OPTION_REASONS = REASONS
 DEFAULT_PORT = 8000

@@ -12,8 +12,7 @@ from dataclasses import replace
 
 from ropewalk.errors import UsageError
 from ropewalk.planner.records import NodeLaunch
-from ropewalk.serving.records import LaunchSpec
-from ropewalk.serving.topology import MASTER_PORT, Topology
+from ropewalk.serving.records import MASTER_PORT, LaunchSpec, Topology
 
 
 def distribute(spec: LaunchSpec, spread: Topology, *, num_nodes: int) -> LaunchSpec:

@@ -1,4 +1,9 @@
-"""A plan and the engine's answer become the plan with the engine's figures in it; pure."""
+"""Has the engine work out its own memory without reading weights, and holds a plan against its answer.
+
+llama.cpp makes its model and its context without allocating (``no_alloc``, which its own ``--fit`` uses) and
+prints every size; vLLM runs its configuration checks and its cache planning on a model without storage.
+Both run in a process of their own, a moment for llama.cpp, some ten seconds of imports for vLLM.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +18,9 @@ from ropewalk.findings import Finding, by_severity
 from ropewalk.planner.plan import verdict
 from ropewalk.planner.records import Memory, MemoryTerm, Plan
 from ropewalk.planner.terms import CACHES
-from ropewalk.serving.dry_run.answer import EngineAnswer
 from ropewalk.serving.engines import launch_spec
 from ropewalk.serving.records import EngineBuild, LaunchSpec
-from ropewalk.serving.server_report import PrintedTerm
+from ropewalk.serving.server_report import EngineAnswer, PrintedTerm
 from ropewalk.units import format_bytes
 
 
