@@ -14,6 +14,7 @@ from ropewalk.planner.verdict import errors_of, is_incomplete, stated_bytes
 
 # Bytes per number of the dtypes a model computes in; narrower ones are storage only.
 _COMPUTE_BYTES = {"float64": 8, "float32": 4, "F64": 8, "F32": 4}
+_PER_LAYER_GATES = frozenset({"inp_gate.weight", "per_layer_input_gate.weight"})
 _NO_WEIGHTS = WeightBytes(embedding=0, output_head=0, other=0, layers=(), experts=(), mtp=0, towers=0)
 
 
@@ -63,9 +64,13 @@ def shape_of(
         quantised=inspection.value("quantization") is not None,
         packed_weights=(_bits(inspection) or 8) < 8,
         rope_numbers=_rope_numbers(inspection),
-        gated=not (inspection.value("normalisation") == "LayerNorm" and _is_plain(inspection)),
+        gated=not _is_plain(inspection),
         packs_experts_only=_quantised_by(inspection) == "mxfp4",
         projector_bytes=_projector_bytes(inspection, projector),
+        parallel_block=_is_parallel(inspection),
+        per_layer_len=_per_layer_len(inspection),
+        relative_positions=inspection.value("position_embedding") == "relative",
+        encoder_only=inspection.value("model_shape") == "encoder only",
     )
     if weights is None:
         shape = replace(shape, weights=estimated_weights(shape, bits=_bits(inspection)))
@@ -90,8 +95,10 @@ def _default_inner(inspection: Inspection) -> int:
 
 
 def _is_plain(inspection: Inspection) -> bool:
-    """Whether the activation has no gate beside it by its name."""
-    return str(inspection.value("feed_forward")).startswith(("gelu", "relu"))
+    """Two matrices without a gate: as the tensors show, else a LayerNorm and an activation by its own name."""
+    stated = str(inspection.value("feed_forward"))
+    by_name = inspection.value("normalisation") == "LayerNorm" and stated.startswith(("gelu", "relu"))
+    return "two matrices" in stated or by_name
 
 
 def _quantised_by(inspection: Inspection) -> str | None:
@@ -104,7 +111,8 @@ def _projector_bytes(inspection: Inspection, projector: Inspection | None) -> in
     if projector is not None:
         return projector.checkpoint.tensor_bytes
     if inspection.weights is not None:
-        return inspection.weights.towers
+        # A GGUF that brings its encoder has it among its weights.
+        return 0 if inspection.weights.tensors else inspection.weights.towers
     width = _COMPUTE_BYTES.get(str(inspection.value("dtype")), 2)
     return sum(_count(inspection, f"{tower}_parameters") for tower in ("vision", "audio")) * width
 
@@ -131,6 +139,22 @@ def _rope_rows(block: Mapping[str, Any], longest: int) -> int:
     if isinstance(factor, int | float) and kind == "yarn" and isinstance(original, int):
         return int(original * factor)
     return longest
+
+
+def _is_parallel(inspection: Inspection) -> bool:
+    """One norm in a block with both parts: both read the same (Cohere, Falcon, Phi)."""
+    if inspection.block is None or not inspection.value("feed_forward"):
+        return False
+    hidden = (_count(inspection, "hidden_size"),)
+    norms = [t.name for t in inspection.block.tensors if t.shape == hidden and t.name.endswith("norm.weight")]
+    return len(norms) == 1
+
+
+def _per_layer_len(inspection: Inspection) -> int:
+    """Numbers a token of the inputs that every block gets of its own (Gemma 3n, Gemma 4)."""
+    tensors = inspection.block.tensors if inspection.block else ()
+    gate = next((t for t in tensors if t.name in _PER_LAYER_GATES), None)
+    return 0 if gate is None else gate.shape[0] * _count(inspection, "num_hidden_layers")
 
 
 def _bits(inspection: Inspection) -> float | None:

@@ -34,6 +34,8 @@ class ModelShape:
     positions. ``encoder_len`` None says that the encoder reads the prompt, so that it is as long as the
     context. ``is_sound`` is False where the inspection found an error: no size is exact then.
     ``expected_bytes`` is about what all weights take where tensors are missing, 0 where none is.
+    ``parallel_block``: attention and feed-forward read the same; ``per_layer_len`` is the width of the inputs
+    that every block gets of its own, of all blocks together.
     """
 
     stored_as: Format
@@ -63,13 +65,17 @@ class ModelShape:
     block: Block | None
     draft: Draft | None = None
     projector_bytes: int = 0
+    gated: bool = True
+    parallel_block: bool = False
+    per_layer_len: int = 0
+    relative_positions: bool = False
+    encoder_only: bool = False
     delta_net: bool = False
     quantised: bool = False
     packed_weights: bool = False
     is_sound: bool = True
     expected_bytes: int = 0
     packs_experts_only: bool = False
-    gated: bool = True
     rope_numbers: int = 0
 
     @property

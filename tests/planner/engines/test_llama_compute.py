@@ -228,7 +228,7 @@ def delta_net(*, value_heads: int) -> ModelShape:
 )
 def test_delta_nets_within_bounds(value_heads: int, flash: bool, mib: float) -> None:
     found = buffer(delta_net(value_heads=value_heads), 2048, flash=flash)
-    assert found.low - 0.02 * MIB <= mib * MIB <= found.high
+    assert found.low - 0.02 * MIB <= mib * MIB <= found.high + 0.005 * MIB
 
 
 @pytest.mark.parametrize(
@@ -241,3 +241,27 @@ def test_mamba2_within_bounds(hidden: int, inner: int, num_slots: int, mib: floa
     shape = shape_of(inspection(layers, hidden=hidden, inner=0, vocab=64, heads=0))
     found = buffer(shape, 2048, num_slots=num_slots)
     assert found.low <= mib * MIB <= found.high
+
+
+# The engine's own figure for full-size shapes at one slot (b11549), in MiB, less masks of one or two caches:
+# hidden, inner, and how the block is built.
+@pytest.mark.parametrize(
+    ("hidden", "inner", "built", "mib"),
+    [
+        (4544, 18176, {"gated": False, "parallel_block": True}, 88.75),  # Falcon-7B
+        (2560, 10240, {"gated": False, "parallel_block": True}, 45.0),  # Phi-2
+        (3072, 12288, {"gated": False}, 60.0),  # StarCoder2-3B
+        (1600, 6400, {"gated": False}, 28.13),  # GPT-2 XL
+        (1536, 12288, {"per_layer_len": 35 * 256}, 122.0),  # Gemma 4 E2B
+        (256, 512, {"per_layer_len": 30 * 256}, 62.5),  # a made-up Gemma 3n
+    ],
+)
+def test_blocks_that_are_built_otherwise(
+    hidden: int, inner: int, built: dict[str, object], mib: float
+) -> None:
+    layers = (attention(range(2), kv=1, dim=64, heads=4),)
+    shape = shape_of(inspection(layers, hidden=hidden, inner=inner, vocab=64, heads=4))
+    found = buffer(replace(shape, **built), 2048)  # type: ignore[arg-type]
+    masks = 2 * 512 * 2048
+    assert found.low - masks - 0.03 * MIB <= mib * MIB <= found.high - masks + 0.03 * MIB
+    assert found.high - found.low <= 0.11 * found.high

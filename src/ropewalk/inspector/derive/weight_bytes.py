@@ -11,7 +11,7 @@ from ropewalk.inspector.derive.places import Places
 from ropewalk.inspector.records import NamedBytes, WeightBytes
 from ropewalk.inspector.tensors import TensorTable
 
-_BLOCK = re.compile(r"^blk\.([0-9]+)\.")
+_BLOCK = re.compile(r"^((?:enc\.|dec\.)?blk\.)([0-9]+)\.")
 
 
 def weight_bytes(places: Places, num_layers: int, *, named: TensorTable | None = None) -> WeightBytes:
@@ -40,8 +40,8 @@ def named_bytes(tensors: TensorTable) -> tuple[NamedBytes, ...]:
     gathered: dict[str, dict[int | None, int]] = {}
     for name, size in zip(tensors.names, tensors.nbytes, strict=True):
         found = _BLOCK.match(name)
-        block = int(found[1]) if found else None
-        general = f"blk.*.{name[found.end() :]}" if found else name
+        block = int(found[2]) if found else None
+        general = f"{found[1]}*.{name[found.end() :]}" if found else name
         gathered.setdefault(general, {})[block] = size
     return tuple(
         NamedBytes(name, tuple(block for block in sizes if block is not None), tuple(sizes.values()))

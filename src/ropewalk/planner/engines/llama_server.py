@@ -422,6 +422,9 @@ def findings(shape: ModelShape, request: PlanRequest, machine: Machine) -> list[
     """What llama-server refuses, and what its slots share."""
     key, value = types_of(shape, request, machine)
     found = [*_misaligned(shape, key, value)]
+    if shape.encoder_only:
+        message = f"{request.engine} generates text, and this model is an encoder alone: it does not start"
+        found.append(Finding("encoder_only", "error", message, {"engine": request.engine}))
     if _latent(shape) and key != value:
         found.append(
             Finding(
