@@ -39,7 +39,8 @@ class ServerReport:
 
     ``num_sequences`` is None where the engine does not say. ``cells`` counts the tokens that the KV cache
     holds (llama-server: of its largest cache; vLLM: blocks x block size). ``freq_scale`` is what positions
-    are multiplied by (llama-server: 1 / factor), None where it is not printed.
+    are multiplied by (llama-server: 1 / factor), None where it is not printed. ``max_concurrency`` is how
+    many requests of full length the pool holds at once (vLLM), None where the engine does not say.
     """
 
     model_name: str
@@ -48,6 +49,7 @@ class ServerReport:
     cells: int | None = None
     buffers: tuple[PrintedBuffer, ...] = ()
     freq_scale: float | None = None
+    max_concurrency: float | None = None
 
     def printed(self, name: str) -> PrintedTerm | None:
         """The printed size of a memory term over all devices, or None where it was not printed."""

@@ -10,9 +10,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from ropewalk.errors import NegativePlanError, UsageError
+from ropewalk.errors import EngineError, NegativePlanError, UsageError
 from ropewalk.findings import Finding, by_severity
 from ropewalk.inspector.records import Inspection
+from ropewalk.planner.parallel import replica_sequences
 from ropewalk.planner.records import Plan
 from ropewalk.serving.engines import launch_spec, pick_engine
 from ropewalk.serving.launcher import RunningServer, start
@@ -22,6 +23,7 @@ from ropewalk.serving.process.detached import DetachedServer, leave_running
 from ropewalk.serving.process.leftovers import find_leftovers
 from ropewalk.serving.process.members import by_hand
 from ropewalk.serving.records import SINGLE_NODE, LaunchSpec, Topology
+from ropewalk.serving.server_report import ServerReport
 from ropewalk.serving.verify import NOT_VERIFIED, Verification, ask_unscaled, printed_scaling, verify
 
 Say = Callable[[str], None]
@@ -138,6 +140,7 @@ def start_service(
         on_log=on_log,
     )
     try:
+        require_room(plan, server.report)
         seen = NOT_VERIFIED
         if settings.verify:
             say(f"filling {plan.context_len} tokens")
@@ -149,6 +152,21 @@ def start_service(
     shares = share_findings(plan, server.report) if plan.request.rpc_servers else ()
     findings = (*plan.findings, *server.findings, *told, *shares, *seen.findings)
     return Service(plan, tuple(made), server, seen, by_severity(findings))
+
+
+def require_room(plan: Plan, report: ServerReport) -> None:
+    """Raise :class:`EngineError` where the pool that was taken does not hold what the plan promises: requests
+    would wait for each other, or be thrown out and computed again."""
+    asked, held = replica_sequences(plan.request, plan.request.num_sequences), report.max_concurrency
+    # Printed with two decimals where the metrics do not tell.
+    if held is None or held >= asked - 0.005:
+        return
+    raise EngineError(
+        f"the server holds {held:.2f} requests of {plan.context_len:,} tokens at once, not the {asked} that "
+        "are planned: it was stopped",
+        code="pool_too_small",
+        where={"max_concurrency": held, "num_sequences": asked, "context_len": plan.context_len},
+    )
 
 
 def _ignore(told: object) -> None:

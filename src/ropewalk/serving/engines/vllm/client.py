@@ -63,7 +63,8 @@ class VllmClient(HttpClient):
         """What the server says over HTTP, with what only its log tells: the weights, and a cache that was
         sized by utilisation. The cache is that of one rank; ``cells`` are its blocks times their size.
         """
-        printed, config = vllm_log.parse(log_lines), self.cache_config()
+        lines = tuple(log_lines)
+        printed, config = vllm_log.parse(lines), self.cache_config()
         blocks, block_size = config.get("num_gpu_blocks", ""), config.get("block_size", "")
         size = config.get("kv_cache_memory_bytes", "")
         exact = (PrintedBuffer("kv_cache", "rank 0", int(size), 0),) if size.isdecimal() else ()
@@ -73,6 +74,8 @@ class VllmClient(HttpClient):
             num_sequences=None,
             cells=int(blocks) * int(block_size) if blocks.isdecimal() and block_size.isdecimal() else None,
             buffers=(*(other for other in printed if not (exact and other.name == "kv_cache")), *exact),
+            max_concurrency=_number(config.get("kv_cache_max_concurrency"))
+            or vllm_log.max_concurrency(lines),
         )
 
     def load(self) -> ServerLoad:
@@ -210,3 +213,11 @@ def _choices(logprobs: Mapping[str, Any] | None) -> tuple[tuple[TokenChoice, ...
         )
         for step in steps
     )
+
+
+def _number(text: str | None) -> float | None:
+    """``"3.5"``; None for ``"None"`` and where nothing is told."""
+    try:
+        return float(text or "")
+    except ValueError:
+        return None

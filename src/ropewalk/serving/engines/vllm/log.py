@@ -16,6 +16,7 @@ from ropewalk.units import GIB
 
 _WEIGHTS = re.compile(r"Model loading took (\d+\.(\d+)) GiB")
 _CACHE = re.compile(r"(?:Auto set \(|Available KV cache memory: )(\d+\.(\d+))(?:/[\d.]+\))? GiB")
+_CONCURRENCY = re.compile(r"Maximum concurrency for [\d,]+ tokens per request: ([\d,]+\.\d+)x")
 # "(EngineCore pid=12) ERROR 11-30 12:00:01 [core.py:700] " before what a process other than the server says.
 _PREFIX = re.compile(r"^\(\w+(?: pid=\d+)?\) (?:[A-Z]+ [\d-]+ [\d:]+ \[[^\]]*\] ?)?")
 _USAGE = re.compile(r"^\S+(?: serve)?: error: (?P<said>.+)$")
@@ -41,6 +42,12 @@ def parse(lines: Iterable[str]) -> tuple[PrintedBuffer, ...]:
                 rank = sum(buffer.name == name for buffer in buffers)
                 buffers.append(_buffer(name, match, rank))
     return tuple(buffers)
+
+
+def max_concurrency(lines: Iterable[str]) -> float | None:
+    """Requests of full length that the pool holds at once, with two decimals; the least of all ranks."""
+    found = [float(match[1].replace(",", "")) for line in lines if (match := _CONCURRENCY.search(line))]
+    return min(found, default=None)
 
 
 def root_error(lines: Sequence[str]) -> str | None:
