@@ -161,7 +161,11 @@ LLAMA_SERVER = Engine(
     checker="ropewalk.checking.llama_check",
     log_reader="ropewalk.checking.llama_log",
     image_reader="ropewalk.checking.llama_image",
-    starts=(("llama-server",), ("llama", "server")),
+    starts=(
+        ("llama-server",),
+        ("llama", "server"),
+        ("python", "-m", "ropewalk.serving.engines.llama_cpp.embedded"),
+    ),
     rope=replace(_LLAMA_CPP_ROPE, lifts_by_override=True),
     counts_builds=True,
     plans_for_cpu=True,

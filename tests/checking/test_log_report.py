@@ -6,6 +6,8 @@ counts measured with vLLM 0.32.0 on a processor, SmolLM2-135M; its line of argum
 
 from __future__ import annotations
 
+import contextlib
+import os
 from pathlib import Path
 
 import pytest
@@ -167,3 +169,147 @@ def test_what_is_no_such_log_is_wrong_usage(log: Path, data: bytes) -> None:
     assert caught.value.code == "log_not_recognised"
     with pytest.raises(UsageError, match="cannot be read"):
         open_log(log.with_name("none"))
+
+
+# --- logs of GPUs, as collectors keep them ----------------------------------------------------------------
+# ruff: noqa: E501 - lines as they are printed
+
+GPU_11 = """\
+INFO 10-12 11:00:00 [api_server.py:1839] vLLM API server version 0.11.0
+INFO 10-12 11:00:00 [utils.py:233] non-default args: {'model_tag': 'm', 'model': 'm', 'max_model_len': 8192, 'x': <A>}
+INFO 10-12 11:00:09 [scheduler.py:205] Chunked prefill is enabled with max_num_batched_tokens=2048.
+(EngineCore_DP0 pid=1) INFO 10-12 11:00:20 [gpu_model_runner.py:2653] Model loading took 15.2683 GiB and 5.1 seconds
+(EngineCore_DP0 pid=1) DEBUG 10-12 11:00:30 [gpu_worker.py:283] Memory profiling takes 3.12 seconds. Total non \
+KV cache memory: 17.45GiB; torch peak memory increase: 1.27GiB; non-torch forward increase memory: 0.13GiB; \
+weights memory: 15.27GiB.
+(EngineCore_DP0 pid=1) INFO 10-12 11:00:30 [gpu_worker.py:298] Available KV cache memory: 54.30 GiB
+(EngineCore_DP0 pid=1) INFO 10-12 11:00:30 [kv_cache_utils.py:1087] GPU KV cache size: 444,816 tokens
+(EngineCore_DP0 pid=1) INFO 10-12 11:00:40 [gpu_model_runner.py:3480] Graph capturing finished in 9 secs, took 0.59 GiB
+"""
+GPU_32 = """\
+(APIServer pid=7) INFO 11-30 11:00:00 [api_utils.py:273] vLLM API server version 0.32.0
+(Worker_TP0 pid=8) INFO 11-30 11:00:20 [gpu_model_runner.py:5001] Model loading took 7.63 GiB memory and 5.1 seconds
+(Worker_TP1 pid=9) INFO 11-30 11:00:20 [gpu_model_runner.py:5001] Model loading took 7.64 GiB memory and 5.1 seconds
+(Worker_TP0 pid=8) INFO 11-30 11:00:30 [gpu_worker.py:440] Estimated CUDA graph memory: 0.84 GiB total
+(Worker_TP0 pid=8) INFO 11-30 11:00:41 [gpu_worker.py:700] Free memory on device cuda:0 (78.68/79.19 GiB) on \
+startup. Desired GPU memory utilization is (0.95, 75.23 GiB). Actual usage is 7.63 GiB for weight, 0.77 GiB for \
+peak activation, 2.07 GiB for non-torch memory, and 0.89 GiB for CUDAGraph memory.
+(EngineCore pid=1) INFO 11-30 11:00:42 [kv_cache_utils.py:1] GPU KV cache size: 1,026,256 tokens
+"""
+BREAKDOWN = """\
+common_memory_breakdown_print: | memory breakdown [MiB]     | total   free    self   model   context   compute    unaccounted |
+common_memory_breakdown_print: |   - CUDA0 (RTX 3090)       | 24124 =  700 + (23170 = 15002 +    7513 +     654) +         254 |
+common_memory_breakdown_print: |   - Host                   |                  1093 =   682 +       0 +     411                |
+"""
+
+
+def printed(report: LogReport) -> dict[str, int | None]:
+    return {one.name: one.printed for one in report.memory if one.printed is not None}
+
+
+def gib(size: str) -> int:
+    return round(float(size) * 1024**3)
+
+
+@pytest.mark.parametrize(
+    "prefix",
+    ["", "2026-10-12T11:00:00.123456789Z ", "vllm-1  | ", "[2026-10-12 11:00:00,123] ", "\x1b[36m", "stdout F ",
+     "Oct 12 11:00:00 host vllm[123]: "],
+)  # fmt: skip
+def test_every_term_of_an_older_gpu_log_is_read(prefix: str, log: Path) -> None:
+    report = read(log, "".join(f"{prefix}{line}\n" for line in GPU_11.splitlines()))
+    assert report.engine_version == "0.11.0"
+    assert report.command == ("vllm", "serve", "m", "--max-model-len", "8192")
+    assert printed(report) == {
+        "weights": gib("15.2683"), "activations": gib("1.27"), "process_overhead": gib("0.13"),
+        "cuda_graphs": gib("0.59"), "kv_cache": gib("54.30"),
+    }  # fmt: skip
+    assert (term(report, "kv_cells").printed, term(report, "batched_tokens").printed) == (444_816, 2048)
+
+
+def test_every_term_of_a_newer_gpu_log_is_read(log: Path) -> None:
+    log.write_text(GPU_32)
+    seen = open_log(log)
+    assert (seen.version, seen.device, seen.cells) == ("0.32.0", "gpu", 1_026_256)
+    assert seen.memory_bytes == gib("79.19")
+    report = read(log, GPU_32, from_config("llama-3.1-8b"), "vllm serve m -tp 2 --max-num-seqs 16")
+    assert term(report, "weights").printed == gib("7.63") + gib("7.64")
+    assert term(report, "weights").agrees, "both ranks printed theirs"
+    graphs = term(report, "cuda_graphs")
+    assert graphs.printed == gib("0.84"), "one rank printed it"
+    assert graphs.planned_high is not None
+    assert report.check is not None
+    assert report.check.resolved.memory is not None
+    whole = next(one for one in report.check.resolved.memory.terms if one.name == "cuda_graphs")
+    assert graphs.planned_high == whole.high_bytes // 2
+
+
+def test_no_memory_for_the_cache_is_a_failure(log: Path) -> None:
+    text = (
+        "INFO 10-12 11:00:00 [api_server.py:1] vLLM API server version 0.11.0\n"
+        "ERROR 10-12 11:00:01 [core.py:700] EngineCore failed to start.\n"
+        "ERROR 10-12 11:00:01 [core.py:700] Traceback (most recent call last):\n"
+        "ERROR 10-12 11:00:01 [core.py:700] ValueError: No available memory for the cache blocks. Try "
+        "increasing `gpu_memory_utilization` when initializing the engine.\n"
+    )
+    report = read(log, text)
+    failed = next(finding for finding in report.findings if finding.code == "engine_failed")
+    assert "No available memory for the cache blocks" in failed.message
+    assert not report.ok
+
+
+def test_a_breakdown_alone_is_a_log(log: Path) -> None:
+    report = read(log, BREAKDOWN)
+    mib = 1024**2
+    assert printed(report) == {"weights": 15684 * mib, "context": 7513 * mib, "compute_buffer": 1065 * mib}
+    assert open_log(log).device == "gpu"
+
+
+def test_the_last_breakdown_counts(log: Path) -> None:
+    report = read(log, BREAKDOWN.replace("15002", "99999") + BREAKDOWN)
+    assert printed(report)["weights"] == 15684 * 1024**2
+
+
+def test_our_own_log_of_the_embedded_engine_is_read(log: Path, smollm2_gguf: Inspection) -> None:
+    first = (
+        "# /venv/bin/python3.12 -P -m ropewalk.serving.engines.llama_cpp.embedded -m smollm2.gguf -c 1024 "
+        "-np 1 -fit off -cram 0 -ctxcp 0 -lv 4\n"
+    )
+    report = read(log, first + LLAMA.partition("\n")[2], smollm2_gguf)
+    assert report.command_from == "log"
+    assert term(report, "kv_cache").agrees
+    assert report.ok
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "non-default args: {1, 2}",
+        "non-default args: {'model': 'm', 'hf_overrides': {b'a': {1, 2}, 3: 4j}}",
+        "non-default args: {'model': 'm', 5: 6, 'max_model_len': 1e400}",
+        "Using max model len " + "9" * 5000,
+        "GPU KV cache size: " + "9," * 5000 + " tokens",
+        "Model loading took " + "9" * 5000 + ".5 GiB",
+        "Available KV cache memory: " + "1." * 5000 + " GiB",
+        "vllm serve '",
+        "a=" * 30_000 + " vllm serve m",
+        "'max_model_len': '" * 3000 + "non-default args: {" + "'a': '" * 5000 + "}",
+        "memory_breakdown_print: |   - " + "(" * 60_000,
+        "llama_context: n_ctx " + " " * 60_000 + "= 5",
+        "CUDA0 " * 10_000 + "model buffer size = " + "9" * 5000 + ".00 MiB",
+        "E " * 30_000,
+        " " * 60_000 + "x",
+    ],
+)
+def test_hostile_lines_are_read_in_no_time(line: str, log: Path) -> None:
+    """security2.md 11: odd arguments and numbers ended in a traceback, long lines took minutes."""
+    for head in (VLLM_VERSION, "srv  init: x\nload_tensors: x\n"):
+        log.write_text(head + f"{line}\n" * 20)
+        with contextlib.suppress(UsageError):
+            read(log, head + f"{line}\n" * 20)
+
+
+def test_a_pipe_is_no_log(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(UsageError):
+        open_log(tmp_path / "pipe")

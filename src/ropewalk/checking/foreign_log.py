@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from typing import Literal, Protocol, cast
 
 from ropewalk.engines import REGISTRY, EngineName
-from ropewalk.errors import UsageError
+from ropewalk.errors import CheckpointError, UsageError
+from ropewalk.inspector.readers.store import open_regular
 from ropewalk.serving.server_report import PrintedBuffer
 from ropewalk.units import MIB
 
-_MOST_BYTES = 64 * MIB  # what matters is at the start; the rest are requests
+_MAX_BYTES = 64 * MIB  # what matters is at the start; the rest are requests
+_MAX_LINE = 1 << 16  # characters; vLLM's line of arguments is the longest
+# What collectors write before a line: compose's service, journald's or Kubernetes' time stamp, colours.
+_COLOUR = re.compile(r"\x1b\[[0-9;]{0,16}[A-Za-z]")
+_COLLECTED = re.compile(
+    r"^(?:[\w.-]{1,64} +\| ?)?"
+    r"(?:\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?\]? +)?"
+    r"(?:[A-Z][a-z]{2} +\d{1,2} \d\d:\d\d:\d\d [\w.-]{1,64} [\w.@-]{1,64}\[\d{1,9}\]: )?"
+    r"(?:std(?:out|err) F )?"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +39,10 @@ class Pool:
 class ForeignLog:
     """What a log tells; what it does not is None.
 
-    ``context_len`` is tokens per sequence, ``cells`` the tokens that the KV cache holds in all. ``device``
-    is where vLLM has its cache. ``finds_pool``: the cache is as large as what was found free, which no plan
-    knows.
+    ``context_len`` is tokens per sequence, ``cells`` the tokens that the KV cache holds in all,
+    ``batched_tokens`` those of one step. ``device`` is where the cache is, ``memory_bytes`` the size of that
+    device. ``finds_pool``: the cache is as large as what was found free, which no plan knows. ``sums`` are
+    the planned terms that one printed name stands for, where it is more than that of its own name.
     """
 
     engine: EngineName
@@ -45,6 +56,9 @@ class ForeignLog:
     pool: Pool | None = None
     device: Literal["cpu", "gpu"] | None = None
     error: str | None = None
+    batched_tokens: int | None = None
+    memory_bytes: int | None = None
+    sums: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 class LogReader(Protocol):
@@ -68,11 +82,12 @@ def _reader(engine: str) -> LogReader | None:
 def open_log(path: Path) -> ForeignLog:
     """Read a log's first 64 MiB. Raises :class:`UsageError` for none, and for that of another program."""
     try:
-        with path.open("rb") as stream:
-            data = stream.read(_MOST_BYTES)
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}", where={"file": str(path)}) from error
-    lines = data.decode("utf-8", "replace").splitlines()
+        with open_regular(path) as stream:
+            data = stream.read(_MAX_BYTES)
+    except (CheckpointError, OSError) as error:
+        reason = error.message if isinstance(error, CheckpointError) else f"{path} cannot be read: {error}"
+        raise UsageError(reason, where={"file": str(path)}) from error
+    lines = plain_lines(data.decode("utf-8", "replace"))
     for reader in map(_reader, REGISTRY):
         if reader and any(reader.MARKS.search(line) for line in lines):
             return reader.read(lines)
@@ -83,6 +98,14 @@ def open_log(path: Path) -> ForeignLog:
     )
 
 
+def plain_lines(text: str) -> list[str]:
+    """The lines as the engine printed them: clipped, without colours and what a collector put in front."""
+    clipped = (line[:_MAX_LINE] for line in text.splitlines())
+    return [
+        _COLLECTED.sub("", _COLOUR.sub("", line) if "\x1b" in line else line, count=1) for line in clipped
+    ]
+
+
 def typed_command(lines: Sequence[str], program: str) -> tuple[str, ...] | None:
     """The command where a shell or a wrapper printed it, as one string; ``program`` is a pattern."""
     found = last_match(re.compile(rf"^\s*(?:[$#+>] *)?((?:\w+=\S+ +)*(?:\S*/)?{program} .+)$"), lines)
@@ -91,5 +114,8 @@ def typed_command(lines: Sequence[str], program: str) -> tuple[str, ...] | None:
 
 def last_match(pattern: re.Pattern[str], lines: Sequence[str]) -> str | None:
     """The group that matched, in the last line that does: a ``--fit`` pass prints its own before."""
-    matches = [match for line in lines if (match := pattern.search(line))]
-    return next((group for group in matches[-1].groups() if group), None) if matches else None
+    for line in reversed(lines):
+        match = pattern.search(line)
+        if match:
+            return next((group for group in match.groups() if group), None)
+    return None

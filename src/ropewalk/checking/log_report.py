@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ropewalk.checking import CheckResult, check_command
@@ -10,6 +10,7 @@ from ropewalk.checking.foreign_log import ForeignLog
 from ropewalk.findings import Finding, by_severity, has_error
 from ropewalk.inspector.records import Inspection
 from ropewalk.planner.machine import Machine
+from ropewalk.planner.records import DeviceShare, Memory
 from ropewalk.serving.server_report import term_of
 
 # What an engine allocates by rule: to print another size is to contradict the plan. Others are estimates.
@@ -61,7 +62,7 @@ def log_report(
     :class:`UsageError` for a command that starts neither engine.
     """
     words = tuple(command) if command else log.command
-    machine = Machine(kind=log.device)
+    machine = Machine(kind=log.device, memory_bytes=log.memory_bytes)
     check = None
     if words:
         check = check_command(words, inspection=inspection, engine_version=log.version, machine=machine)
@@ -93,6 +94,10 @@ def _lengths(log: ForeignLog, check: CheckResult | None, cells: tuple[int, int] 
     sequences = resolved.num_sequences if resolved else None
     yield _term("num_sequences", (sequences, sequences), log.num_sequences)
     yield _term("kv_cells", cells or (None, None), log.cells)
+    if log.batched_tokens is not None:
+        asked = check.parsed.get("--max-num-batched-tokens") if check else None
+        planned = asked if isinstance(asked, int) else None
+        yield _term("batched_tokens", (planned, planned), log.batched_tokens)
 
 
 def _pool_cells(
@@ -123,7 +128,7 @@ def _pool_cells(
 def _memory(log: ForeignLog, check: CheckResult | None) -> Iterator[LogTerm]:
     """Every planned term, and what was printed besides; vLLM's pool is not planned but found."""
     memory = check.resolved.memory if check else None
-    planned = {term.name: (term.low_bytes, term.high_bytes) for term in memory.terms} if memory else {}
+    planned = _planned(memory, log) if memory else {}
     if log.finds_pool:
         planned.pop("kv_cache", None)
     for name in dict.fromkeys((*planned, *(buffer.name for buffer in log.buffers))):
@@ -132,6 +137,31 @@ def _memory(log: ForeignLog, check: CheckResult | None) -> Iterator[LogTerm]:
         yield _term(name, planned.get(name, (None, None)), seen.bytes if seen else None, rounding)
     if log.pool:
         yield _term("kv_cache", (None, None), log.pool.bytes, log.pool.rounding_bytes)
+
+
+def _planned(memory: Memory, log: ForeignLog) -> dict[str, tuple[int | None, int | None]]:
+    """Ends of each planned term under the name that the log has for it.
+
+    Where fewer ranks printed than were planned, they are held against as many of the planned ones.
+    """
+    names = {part: name for name, parts in log.sums.items() for part in parts}
+    ends: dict[str, tuple[int | None, int | None]] = {}
+    for term in memory.terms:
+        name = names.get(term.name, term.name)
+        low, high = ends.get(name, (0, 0))
+        ends[name] = ((low or 0) + term.low_bytes, (high or 0) + term.high_bytes)
+    ranks = len(memory.per_device)
+    for name in ends if log.finds_pool and ranks > 1 else ():
+        printed = sum(buffer.name == name for buffer in log.buffers)
+        if 0 < printed < ranks:
+            each = [_of_device(share, name, names) for share in memory.per_device]
+            ends[name] = (printed * min(low for low, _ in each), printed * max(high for _, high in each))
+    return ends
+
+
+def _of_device(share: DeviceShare, name: str, names: Mapping[str, str]) -> tuple[int, int]:
+    terms = [term for term in share.terms if names.get(term.name, term.name) == name]
+    return sum(term.low_bytes for term in terms), sum(term.high_bytes for term in terms)
 
 
 def _term(

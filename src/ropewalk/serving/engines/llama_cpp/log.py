@@ -22,10 +22,13 @@ _TERMS = {
     "output": "output_buffer",
     "compute": "compute_buffer",
 }
-_BUFFER = re.compile(r"(\S+)\s+(model|KV|RS|output|compute) buffer size (?:=|is)\s+(\d+\.(\d+)) MiB")
-_CELLS = re.compile(r"size =\s+[\d.]+ MiB \(\s*(\d+) cells")
-_CACHE = re.compile(r"llama_(kv_cache|memory_recurrent): size =\s+(\d+\.(\d+)) MiB")
-_FREQ_SCALE = re.compile(r"llama_context: freq_scale\s+= (\S+)")
+_BUFFER = re.compile(
+    r"(?<!\S)(\S{1,64})\s{1,64}(model|KV|RS|output|compute) buffer size (?:=|is)\s{1,16}"
+    r"(\d{1,9}\.(\d{1,4})) MiB"
+)
+_CELLS = re.compile(r"size =\s{1,16}[\d.]{1,16} MiB \(\s{0,16}(\d{1,12}) cells")
+_CACHE = re.compile(r"llama_(kv_cache|memory_recurrent): size =\s{1,16}(\d{1,9}\.(\d{1,4})) MiB")
+_FREQ_SCALE = re.compile(r"llama_context: freq_scale\s{1,32}= ([\d.e+-]{1,32})")
 _ERROR = re.compile(r"^(?:[\d.]+ )?E (?P<said>.*)")
 # Without --log-prefix a line does not say its level; arguments and assertions never do.
 _BARE_ERROR = re.compile(r"(?P<said>.*(?:\b(?:error|failed to|couldn't)\b|GGML_ASSERT|terminate called).*)")
