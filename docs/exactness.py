@@ -209,7 +209,7 @@ Every memory term of a plan says what it rests on (its `basis`):
 |---|---|
 | `exact` | counted: sums of tensors, cells of a cache |
 | `engine_rule` | the engine's own rule, read in its source and held against real servers |
-| `oracle` | the engine's own figure, from `ropewalk plan --confirm` |
+| `dry_run` | the engine's own figure, from `ropewalk plan --confirm` |
 | `estimate` | a range; the verdict is made on its upper end |
 
 The tables below are written by a script: what an engine printed is carried in the repository with its

@@ -181,9 +181,9 @@ def _rows(model: str, asked: str, plan: Plan, answer: EngineAnswer) -> Iterator[
         return
     after = confirmed(plan, answer)
     figures = {term.name: term.bytes for term in answer.terms}
-    differ = {finding.where["term"] for finding in after.findings if finding.code == "oracle_differs"}
+    differ = {finding.where["term"] for finding in after.findings if finding.code == "dry_run_differs"}
     for before, term in zip(plan.memory.terms, after.memory.terms, strict=True):
-        if term.basis == "oracle":
+        if term.basis == "dry_run":
             spread = before.low_bytes < before.high_bytes
             planned = f"{before.low_bytes:,}–{before.high_bytes:,}" if spread else f"{before.bytes:,}"
             said = f"{figures.get(term.name, term.bytes):,}"  # llama.cpp prints MiB with two decimals

@@ -231,14 +231,14 @@ def test_thinking_is_switched_off_and_said_to_be(bench: Bench, thinks: str) -> N
     run = bench.measure(replace(SMALL, form="chat"), arms=("shipped",))
     assert outcomes(run, "shipped", 700) == ["hit"] * 5
     assert "thinking_off" in [finding.code for finding in run.arms[0].findings]
-    assert "thinking_came_back" not in [finding.code for finding in run.findings]
+    assert "reasoning_not_disabled" not in [finding.code for finding in run.findings]
 
 
 def test_thoughts_that_come_unasked_are_told(bench: Bench) -> None:
     bench.faults = [{"thinks": "always"}]
     run = bench.measure(replace(SMALL, form="chat"), arms=("shipped",))
     assert outcomes(run, "shipped", 700) == ["hit"] * 5  # what follows the thought
-    (told,) = [finding for finding in run.findings if finding.code == "thinking_came_back"]
+    (told,) = [finding for finding in run.findings if finding.code == "reasoning_not_disabled"]
     assert (told.severity, told.where) == ("warning", {"arm": "shipped", "answers": 10, "of": 10})
 
 

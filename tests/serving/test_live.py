@@ -85,11 +85,11 @@ def test_a_server_that_is_silent_is_told_from_one_that_ended() -> None:
 
 def test_an_engine_that_does_not_say_is_not_called_silent(monkeypatch: pytest.MonkeyPatch) -> None:
     def untold(server: Server) -> ServerLoad:
-        raise EngineError("it does not say what it is doing", code="not_told")
+        raise EngineError("it does not say what it is doing", code="not_reported")
 
     monkeypatch.setattr(Server, "load", untold)
     moment = watch().look()
-    assert (moment.state, moment.load, moment.memory) == ("untold", None, Resident(3 << 30, 0))
+    assert (moment.state, moment.load, moment.memory) == ("unsupported", None, Resident(3 << 30, 0))
 
 
 def test_metrics_are_summed_over_their_labels() -> None:

@@ -29,7 +29,7 @@ _TOLERANCE = 1e-5  # float32 keeps seven digits; weights are at most 1
 
 
 class PromptTooLongError(UsageError):
-    """The squares of the prompt do not fit into memory; the size is told."""
+    """The squares of the prompt do not fit into memory; the size is reported."""
 
     exit_status = 1  # a verdict
     default_code = "does_not_fit"

@@ -56,7 +56,7 @@ def equal_distances(projected: Projected, decoder: Decoder, *, head: int) -> Che
 
 
 def kv_head_serves(projected: Projected, decoder: Decoder, mask: torch.Tensor) -> Check:
-    """sdpa groups the heads by itself; each of its outputs is that of KV head i // gqa_ratio and no other.
+    """sdpa groups the heads on its own; each of its outputs is that of KV head i // gqa_ratio and no other.
 
     ``value`` is the largest difference from that head; each other KV head has to be farther off.
     """

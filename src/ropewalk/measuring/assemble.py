@@ -48,7 +48,7 @@ def _base(scores: Sequence[LengthScore], trials: Mapping[str, Sequence[Trial]]) 
     return next(iter((*shipped, *scores)), None)
 
 
-_LEAST_LENGTHS = 3  # as many as the curve has parts
+_MIN_LENGTHS = 3  # as many as the curve has parts
 
 
 def fit_speed(points: Sequence[SpeedPoint], work: Sequence[PromptWork]) -> SpeedFit | None:
@@ -57,7 +57,7 @@ def fit_speed(points: Sequence[SpeedPoint], work: Sequence[PromptWork]) -> Speed
     ``work`` is what the plan says of the same lengths.
     """
     lengths = [point.length for point in points]
-    if len(set(lengths)) < _LEAST_LENGTHS:
+    if len(set(lengths)) < _MIN_LENGTHS:
         return None
     rows = [(1.0, float(length), float(length) ** 2) for length in lengths]
     fixed, linear, square = nonnegative(rows, [point.prefill_seconds for point in points])

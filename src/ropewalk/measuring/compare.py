@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 
 from ropewalk.findings import Finding, has_error
-from ropewalk.measuring.recall.reasoning import has_thought
+from ropewalk.measuring.recall.reasoning import has_reasoning
 from ropewalk.measuring.recall.statistics import BAR_POINT, LengthScore, mcnemar, smallest_detectable_drop
 from ropewalk.measuring.recall.summary import by_length
 from ropewalk.measuring.records import JUDGED, ArmResult, Comparison, Measurement, PairedRecall, Trial
@@ -65,7 +65,7 @@ def compare_findings(arms: Sequence[ArmResult], trials: Trials) -> tuple[Finding
         *_few_trials(trials),
         *_inactive(arms, trials),
         *_short_text(arms, trials),
-        *_thoughts(arms, trials),
+        *_reasoning_findings(arms, trials),
     )
 
 
@@ -222,16 +222,16 @@ def _short_text(arms: Sequence[ArmResult], trials: Trials) -> Iterable[Finding]:
         )
 
 
-def _thoughts(arms: Sequence[ArmResult], trials: Trials) -> Iterable[Finding]:
-    """Thinking is switched off in the prompt; an answer with a thought in it shows that it was not."""
+def _reasoning_findings(arms: Sequence[ArmResult], trials: Trials) -> Iterable[Finding]:
+    """Reasoning is switched off in the prompt; an answer that contains some shows that it was not."""
     for arm in arms:
         own = [trial for trial in trials.get(arm.arm, ()) if trial.answer]
-        count = sum(has_thought(trial.answer) for trial in own)
+        count = sum(has_reasoning(trial.answer) for trial in own)
         if count:
             yield Finding(
-                "thinking_came_back",
+                "reasoning_not_disabled",
                 "warning",
-                f"{arm.label} thought in {count} of {len(own)} answers, though it was asked not to: what it "
-                "recalls is that of its thoughts, and needs a larger --answer-tokens",
+                f"{arm.label} reasoned in {count} of {len(own)} answers, though it was asked not to: what "
+                "it recalls is that of its reasoning, and needs a larger --answer-tokens",
                 {"arm": arm.arm, "answers": count, "of": len(own)},
             )

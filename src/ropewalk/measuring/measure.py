@@ -260,7 +260,7 @@ def _require_free(store: RunStore, frame: Measurement) -> None:
 
 
 def _thread_findings(frame: Measurement, settings: MeasureSettings) -> tuple[Finding, ...]:
-    """Speed is that of the threads used, which may be fewer than a server would take by itself."""
+    """Speed is that of the threads used, which may be fewer than a server would take on its own."""
     if settings.threads is None or settings.threads >= frame.machine.cores:
         return ()
     message = f"measured with {settings.threads} of {frame.machine.cores} cores: a quiet machine is faster"

@@ -13,7 +13,7 @@ from ropewalk.serving.server_report import ServerReport
 from ropewalk.units import MIB
 
 MAX_SAMPLES = 240  # per arm, beside the named ones: enough for a curve
-# A larger block is mapped by itself, a smaller one may share an arena: glibc malloc/malloc.c,
+# A larger block is mapped on its own, a smaller one may share an arena: glibc malloc/malloc.c,
 # DEFAULT_MMAP_THRESHOLD_MAX on 64 bits.
 _OWN_MAPPING_BYTES = 32 * MIB
 _CACHES = ("kv_cache", "state")  # anonymous memory that is resident as soon as the model is loaded

@@ -64,7 +64,7 @@ class Session:
         return served(own_lengths(arm, self.arms, lengths), arm.plan.context_len, self.settings)
 
     def asked(self, lengths: Sequence[int]) -> list[int]:
-        """The prompts of one haystack per length that such a grid comes to, over all arms."""
+        """The prompts of one haystack per length that such a grid amounts to, over all arms."""
         return [length for arm in self.arms for length in self.served(arm, lengths)]
 
     def note(self, *findings: Finding, **changes: Any) -> None:

@@ -129,7 +129,7 @@ class RunStore:
         self.close()
 
     def close(self) -> None:
-        """Close the file; again is no error."""
+        """Close the file; idempotent."""
         self._db.close()
 
     def create(self, run: Measurement) -> None:

@@ -1,4 +1,4 @@
-"""What a model keeps by itself, before any engine: per token, per sequence, and at its own lengths."""
+"""What a model keeps on its own, before any engine: per token, per sequence, and at its own lengths."""
 
 from __future__ import annotations
 

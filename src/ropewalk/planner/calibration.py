@@ -10,7 +10,7 @@ from ropewalk.planner.least_squares import nonnegative
 from ropewalk.planner.records import Prefill, PromptWork, Speed
 from ropewalk.units import format_tokens
 
-_LEAST_LENGTHS = 2  # one length cannot tell attention from the linear layers
+_MIN_LENGTHS = 2  # one length cannot tell attention from the linear layers
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ def calibrate(
 ) -> Calibration | None:
     """The speed behind timed prompts; ``decode_rates`` in bytes per second. None below two lengths."""
     lengths = sorted({prompt.work.length for prompt in prompts})
-    if len(lengths) < _LEAST_LENGTHS:
+    if len(lengths) < _MIN_LENGTHS:
         return None
     kept = [[one for one in prompts if one.work.length != length] for length in lengths]
     rates = (_rates(prompts), *(_rates(others) for others in kept))
@@ -114,9 +114,9 @@ def _rates(prompts: Sequence[TimedPrompt]) -> Rates:
     seconds = [prompt.seconds for prompt in prompts]
     num_lengths = len({prompt.work.length for prompt in prompts})
     fixed = 0.0
-    if num_lengths > _LEAST_LENGTHS:
+    if num_lengths > _MIN_LENGTHS:
         fixed, linear, attention = nonnegative([(1.0, *parts) for parts in work], seconds)
-    elif num_lengths == _LEAST_LENGTHS:
+    elif num_lengths == _MIN_LENGTHS:
         linear, attention = nonnegative(work, seconds)
     else:
         (linear,) = nonnegative([(sum(parts),) for parts in work], seconds)

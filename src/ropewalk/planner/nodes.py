@@ -12,8 +12,8 @@ from ropewalk.planner.parallel import divisors
 from ropewalk.planner.records import Candidate, PlanRequest
 from ropewalk.units import format_bytes
 
-_MOST_NODES = 64
-_MOST_DEVICES = 512
+_MAX_NODES = 64
+_MAX_DEVICES = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +89,8 @@ def _fewest_devices(case: PlanningCase) -> int:
 
 def _most_devices(request: PlanRequest) -> int:
     """All devices of the nodes that are named, else as many as a search may try."""
-    named = len(request.node_memory_bytes) or (request.nodes if request.nodes > 1 else _MOST_NODES)
-    return min(named * (request.gpus_per_node or 1), _MOST_DEVICES)
+    named = len(request.node_memory_bytes) or (request.nodes if request.nodes > 1 else _MAX_NODES)
+    return min(named * (request.gpus_per_node or 1), _MAX_DEVICES)
 
 
 def _cuts(case: PlanningCase, count: int) -> Iterator[_Tried]:

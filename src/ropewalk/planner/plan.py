@@ -50,7 +50,7 @@ _LEAST = {
     "n_cpu_moe": 0, "main_gpu": 0,
 }  # fmt: skip
 _MOST = 2**63 - 1  # what an engine could be given
-_MOST_DEVICES = 1024  # each gets a share of its own
+_MAX_DEVICES = 1024  # each gets a share of its own
 
 
 def make_plan(
@@ -161,9 +161,9 @@ def _check(request: PlanRequest) -> None:
             where={"field": "link_speed", "value": list(request.link_speed)},
         )
     devices = max(world_size(request), request.nodes, request.gpus_per_node or 1)
-    if devices > _MOST_DEVICES:
+    if devices > _MAX_DEVICES:
         raise UsageError(
-            f"{devices:,} devices are more than the {_MOST_DEVICES:,} that can be planned for",
+            f"{devices:,} devices are more than the {_MAX_DEVICES:,} that can be planned for",
             where={"field": "pipeline_parallel", "value": devices},
         )
     most = rules_of(request.engine).MAX_SEQUENCES

@@ -9,7 +9,7 @@ from ropewalk.engines import EngineName
 from ropewalk.findings import Finding, has_error
 from ropewalk.pages import Paged
 
-Basis = Literal["exact", "engine_rule", "oracle", "estimate"]
+Basis = Literal["exact", "engine_rule", "dry_run", "estimate"]
 RopeDecisionKind = Literal["none", "scale", "builtin", "refuse"]
 FlashAttention = Literal["on", "off", "auto"]
 FitGoal = Literal["asked", "nodes", "gpu_layers", "cpu_moe"]
@@ -296,7 +296,7 @@ class Mask:
 
 @dataclass(frozen=True, slots=True)
 class Decode:
-    """Bytes read and FLOPs done for one more token at the full context."""
+    """Bytes read and FLOPs done per decoded token at the full context."""
 
     bytes_per_token: int
     flops_per_token: int

@@ -8,7 +8,7 @@ from math import inf
 
 from ropewalk.planner.records import Basis, DeviceShare, KvCache, Memory, MemoryTerm, RankPlace
 
-_WEAKNESS: dict[Basis, int] = {"exact": 0, "engine_rule": 1, "oracle": 2, "estimate": 3}
+_WEAKNESS: dict[Basis, int] = {"exact": 0, "engine_rule": 1, "dry_run": 2, "estimate": 3}
 CACHES = frozenset({"kv_cache", "state", "cross_attention_cache", "indexer_cache"})
 
 

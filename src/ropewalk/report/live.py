@@ -15,7 +15,7 @@ _STATES = {
     "idle": "idle",
     "busy": "busy",
     "silent": "does not answer right now",
-    "untold": "running; this engine does not report whether it is busy",
+    "unsupported": "running; this engine does not report whether it is busy",
 }
 
 

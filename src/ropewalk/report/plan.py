@@ -48,7 +48,7 @@ from ropewalk.units import format_bytes, format_seconds, format_tokens
 COMMAND_WIDTH = 96
 _NAMES = {"kv_cache": "KV cache", "cuda_graphs": "CUDA graphs"}
 _BASES = {
-    "exact": "exact", "engine_rule": "engine rule", "oracle": "the engine says so", "estimate": "estimate",
+    "exact": "exact", "engine_rule": "engine rule", "dry_run": "the engine says so", "estimate": "estimate",
 }  # fmt: skip
 
 

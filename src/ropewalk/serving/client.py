@@ -90,7 +90,7 @@ class ServerClient(Protocol):
     def apply_template(
         self, messages: Sequence[Message], *, template_options: Mapping[str, Any] | None = None
     ) -> str | None:
-        """The prompt that a chat comes to, open for the answer; None where there is no template.
+        """The prompt that a chat is rendered to, open for the answer; None where there is no template.
 
         ``template_options`` are handed to the template (``chat_template_kwargs``); what it does not know it
         ignores.

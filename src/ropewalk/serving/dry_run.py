@@ -75,14 +75,14 @@ def _pooled(term: MemoryTerm, plan: Plan, answer: EngineAnswer) -> PrintedTerm |
 def _taken(term: MemoryTerm, figure: PrintedTerm, source: str) -> MemoryTerm:
     """The term on the engine's word. Our own bytes stay where they are within its rounding."""
     if _agree(term, figure) and term.low_bytes == term.high_bytes:
-        return replace(term, basis="oracle", source=source)
+        return replace(term, basis="dry_run", source=source)
     size, slack = figure.bytes, figure.rounding_bytes
     return replace(
         term,
         bytes=size,
         low_bytes=max(size - slack, 0),
         high_bytes=size + slack,
-        basis="oracle",
+        basis="dry_run",
         source=source,
     )
 
@@ -119,7 +119,7 @@ def _count_differences(plan: Plan, answer: EngineAnswer) -> Iterable[Finding]:
 
 def _differs(name: str, ours: str, theirs: str, planned: float, engine: float) -> Finding:
     return Finding(
-        "oracle_differs",
+        "dry_run_differs",
         "warning",
         f"{name}: planned {ours}, the engine says {theirs}; its figure is taken",
         {"term": name, "planned": planned, "engine": engine},
@@ -158,9 +158,9 @@ def _with_terms(plan: Plan, terms: list[MemoryTerm], differences: list[Finding])
 def confirm_plan(plan: Plan, *, build: EngineBuild | None) -> Plan:
     """The plan with the engine's own figures, and ``launch.confirmed_by`` set to ``engine``.
 
-    A term that the engine confirms gets the basis ``oracle``; where it says something else its figure is
-    taken, with a finding ``oracle_differs``. An engine that refuses is a finding ``engine_refuses``. Where it
-    cannot be asked, ``oracle_unavailable`` says why, and the plan stays as it is.
+    A term that the engine confirms gets the basis ``dry_run``; where it says something else its figure is
+    taken, with a finding ``dry_run_differs``. An engine that refuses is a finding ``engine_refuses``. Where
+    it cannot be asked, ``dry_run_unavailable`` says why, and the plan stays as it is.
     """
     if plan.launch is None:
         return plan  # refused, or for an engine that nobody serves with
@@ -188,7 +188,7 @@ def _why_not(plan: Plan, build: EngineBuild | None) -> str | None:
 
 def _unavailable(plan: Plan, reason: str) -> Plan:
     finding = Finding(
-        "oracle_unavailable",
+        "dry_run_unavailable",
         "info",
         f"{plan.request.engine} was not asked to confirm the plan: {reason}",
         {"engine": plan.request.engine},

@@ -68,7 +68,7 @@ class RunningServer:
             self.stop()
 
     def stop(self) -> None:
-        """End the server; again is no error. Returns when none of its processes is left."""
+        """End the server; idempotent. Returns when none of its processes is left."""
         self.client.close()
         self._process.stop()
 
@@ -88,7 +88,7 @@ class RunningServer:
         self._is_ours = False
 
     def wait(self, seconds: float) -> bool:
-        """Wait at most so long for the server to end by itself; whether it did."""
+        """Wait at most so long for the server to end on its own; whether it did."""
         return self._process.wait(seconds)
 
     def require_alive(self) -> None:

@@ -12,7 +12,7 @@ from ropewalk.serving.launcher import RunningServer
 from ropewalk.serving.process.group import RunningNode
 from ropewalk.serving.server_report import ServerLoad
 
-State = Literal["idle", "busy", "silent", "untold"]
+State = Literal["idle", "busy", "silent", "unsupported"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class NodeMoment:
 @dataclass(frozen=True, slots=True)
 class Moment:
     """One look. ``state`` is ``silent`` where the server did not answer, ``load`` then the one before, and
-    ``untold`` for an engine that does not say.
+    ``unsupported`` for an engine that does not say.
 
     Rates are tokens per second, the last that were seen; None before any, memory None where the system does
     not tell.
@@ -58,7 +58,7 @@ class Watch:
         try:
             load = self._server.client.load()
         except EngineError as error:
-            state: State = "untold" if error.code == "not_told" else "silent"
+            state: State = "unsupported" if error.code == "not_reported" else "silent"
         else:
             state = "busy" if load.running or load.waiting else "idle"
             if self._load is not None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ropewalk.inspector.tensors import TensorTable
 
-_MOST_NAMES = 1000
+_MAX_NAMES = 1000
 
 
 def tensors_csv(table: TensorTable, rows: Sequence[int]) -> str:
@@ -28,7 +28,7 @@ def tensors_csv(table: TensorTable, rows: Sequence[int]) -> str:
 def write_new(folder: Path, name: str, text: str) -> Path:
     """Write a file that was not there before: ``NAME-2.csv`` where ``NAME.csv`` is. Raises OSError."""
     wanted = Path(name)
-    for number in range(1, _MOST_NAMES):
+    for number in range(1, _MAX_NAMES):
         path = folder / (name if number == 1 else f"{wanted.stem}-{number}{wanted.suffix}")
         try:
             with path.open("x", encoding="utf-8") as file:
@@ -36,4 +36,4 @@ def write_new(folder: Path, name: str, text: str) -> Path:
         except FileExistsError:
             continue
         return path
-    raise FileExistsError(f"{folder / name} and {_MOST_NAMES - 2} like it exist")
+    raise FileExistsError(f"{folder / name} and {_MAX_NAMES - 2} like it exist")

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-_MOST_RECENT = 12
-_MOST_ENTRIES = 2000  # of a folder; nobody reads further
+_MAX_RECENT = 12
+_MAX_ENTRIES = 2000  # of a folder; nobody reads further
 _SUFFIXES = (".safetensors", ".gguf", ".index.json")
 _MARKS = ("config.json", "model.safetensors", "model.safetensors.index.json")
 
@@ -31,7 +31,7 @@ class Place:
 def folder_entries(folder: Path) -> tuple[Place, ...]:
     """The parent, then checkpoints, then folders, by name. Raises OSError where it cannot be listed."""
     with os.scandir(folder) as scan:
-        found = [entry for _, entry in zip(range(_MOST_ENTRIES), scan, strict=False)]
+        found = [entry for _, entry in zip(range(_MAX_ENTRIES), scan, strict=False)]
     entries = [
         one for entry in found if not entry.name.startswith(".") and (one := _entry(entry)) is not None
     ]
@@ -96,7 +96,7 @@ def recent(path: Path) -> tuple[str, ...]:
 
 def remember(path: Path, source: str) -> None:
     """Put a source first; a list that cannot be written is no reason to complain."""
-    sources = [source, *(other for other in recent(path) if other != source)][:_MOST_RECENT]
+    sources = [source, *(other for other in recent(path) if other != source)][:_MAX_RECENT]
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(sources, indent=1), encoding="utf-8")

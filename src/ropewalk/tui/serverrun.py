@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 LOOK_SECONDS = 1.0
 _BUNCH_SECONDS = 0.2
 STOP_SECONDS = 30.0  # the launcher kills what has not ended after its own grace
-_MOST_LINES = 20_000
-_MOST_MOMENTS = 600
+_MAX_LINES = 20_000
+_MAX_MOMENTS = 600
 
 State = Literal["checking", "refused", "starting", "ready", "stopped", "failed"]
 
@@ -46,7 +46,7 @@ class ServerView:
 
     def with_lines(self, lines: list[str]) -> ServerView:
         """With what the engine printed since."""
-        return replace(self, lines=(*self.lines, *lines)[-_MOST_LINES:])
+        return replace(self, lines=(*self.lines, *lines)[-_MAX_LINES:])
 
 
 class Serving:
@@ -127,7 +127,7 @@ class ServerRun:
         log.read_new()
         while not self._stopping.wait(LOOK_SECONDS):
             self._heard = log.read_new()
-            self._say(moments=(*self.view.moments, look())[-_MOST_MOMENTS:])
+            self._say(moments=(*self.view.moments, look())[-_MAX_MOMENTS:])
 
     def _hear(self, line: str) -> None:
         """A start can print thousands of lines: they are told in bunches."""

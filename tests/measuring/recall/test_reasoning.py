@@ -11,7 +11,7 @@ from tests.measuring.fake_llm import FakeServer
 
 from ropewalk.inspector.checkpoint import open_checkpoint
 from ropewalk.measuring.recall.prompt import Builder
-from ropewalk.measuring.recall.reasoning import after_thinking, has_thought, open_thought
+from ropewalk.measuring.recall.reasoning import after_reasoning, has_reasoning, open_reasoning
 from ropewalk.measuring.recall.tasks import TASKS
 from ropewalk.measuring.recall.vocabulary import Form, Thinking, Vocabulary, make_frame
 from ropewalk.serving.launcher import start
@@ -37,7 +37,7 @@ SWITCHED = (
 )
 def test_only_text_after_a_finished_thought_counts(content: str, reasoning: str, answer: str | None) -> None:
     """kekzl/imp#1442, scitix/sieval#11."""
-    assert after_thinking(content, reasoning=reasoning) == answer
+    assert after_reasoning(content, reasoning=reasoning) == answer
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_only_text_after_a_finished_thought_counts(content: str, reasoning: str,
     ],
 )
 def test_a_thought_left_open_is_seen_with_the_tag_that_ends_it(text: str, tag: str | None) -> None:
-    assert open_thought(text) == tag
+    assert open_reasoning(text) == tag
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_a_thought_left_open_is_seen_with_the_tag_that_ends_it(text: str, tag: s
     [("<think>x</think>1", True), ("so it is</think> 1", True), ("I think it is 1", False), ("", False)],
 )
 def test_a_thought_in_an_answer(answer: str, thought: bool) -> None:
-    assert has_thought(answer) is thought
+    assert has_reasoning(answer) is thought
 
 
 @pytest.mark.parametrize("form", ["prefill", "chat"])
@@ -83,7 +83,7 @@ def test_the_answer_begins_after_the_thought(thinks: str, thinking: Thinking, en
     opening = "" if form == "chat" else prompts[0].question.opening
     assert server.detokenize(prompts[0].tokens).endswith(end + opening)
     answer = server.complete(prompts[0].tokens, max_tokens=64, cache_prompt=False)
-    assert not has_thought(answer.text)
+    assert not has_reasoning(answer.text)
 
 
 @pytest.mark.engine

@@ -49,7 +49,7 @@ def test_what_agrees_keeps_its_bytes_and_says_who_confirmed_it(plan: Plan) -> No
     assert (term.bytes, term.low_bytes, term.basis, term.source) == (
         180 * MIB,
         180 * MIB,
-        "oracle",
+        "dry_run",
         "the engine",
     )
     assert after.launch is not None
@@ -71,7 +71,7 @@ def test_a_range_becomes_the_engines_figure_and_may_turn_the_verdict(plan: Plan)
 
 def test_another_figure_is_taken_and_told_with_both(plan: Plan) -> None:
     after = confirmed(plan, answer(kv_cache=181 * MIB, compute_buffer=41 * MIB))
-    differs = [finding for finding in after.findings if finding.code == "oracle_differs"]
+    differs = [finding for finding in after.findings if finding.code == "dry_run_differs"]
     assert [finding.where for finding in differs] == [
         {"term": "kv_cache", "planned": 180 * MIB, "engine": 181 * MIB},
         {"term": "compute_buffer", "planned": 30 * MIB, "engine": 41 * MIB},
@@ -90,12 +90,14 @@ def test_a_pool_is_the_cache_where_there_is_one(plan: Plan) -> None:
     after = confirmed(plan, EngineAnswer("vllm", cache_bytes=181 * MIB))
     term = after.memory.term("kv_cache")
     assert term is not None
-    assert (term.bytes, term.basis) == (181 * MIB, "oracle")
-    assert [finding.code for finding in after.findings if finding.severity == "warning"] == ["oracle_differs"]
+    assert (term.bytes, term.basis) == (181 * MIB, "dry_run")
+    assert [finding.code for finding in after.findings if finding.severity == "warning"] == [
+        "dry_run_differs"
+    ]
 
 
 @pytest.mark.parametrize(
-    ("pool", "basis", "codes"), [(200, "oracle", []), (201, "exact", ["oracle_differs"])]
+    ("pool", "basis", "codes"), [(200, "dry_run", []), (201, "exact", ["dry_run_differs"])]
 )
 def test_a_pool_of_several_caches_is_told_apart_only_if_it_agrees(
     plan: Plan, pool: int, basis: str, codes: list[str]
@@ -114,7 +116,7 @@ def test_counts_are_held_too(plan: Plan) -> None:
     kv = replace(plan.memory.kv, num_blocks=65, block_size=128)
     plan = replace(plan, memory=replace(plan.memory, kv=kv))
     after = confirmed(plan, EngineAnswer("vllm", counts=(("block_size", 16), ("num_blocks", 65))))
-    (differs,) = (finding for finding in after.findings if finding.code == "oracle_differs")
+    (differs,) = (finding for finding in after.findings if finding.code == "dry_run_differs")
     assert differs.where == {"term": "block_size", "planned": 128, "engine": 16}
 
 

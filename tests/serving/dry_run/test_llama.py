@@ -38,11 +38,11 @@ def test_caches_and_buffers(
     for name in ("kv_cache", "state", "output_buffer"):
         before, term = planned.memory.term(name), after.memory.term(name)
         if before is not None and term is not None:
-            assert (term.basis, term.bytes) == ("oracle", before.bytes)
+            assert (term.basis, term.bytes) == ("dry_run", before.bytes)
     compute = after.memory.term("compute_buffer")
     assert compute is not None
-    assert compute.basis == "oracle"
-    differs = [finding.where["term"] for finding in after.findings if finding.code == "oracle_differs"]
+    assert compute.basis == "dry_run"
+    differs = [finding.where["term"] for finding in after.findings if finding.code == "dry_run_differs"]
     assert differs == []
 
 
@@ -50,7 +50,7 @@ def test_nothing_is_allocated_however_long_the_context(embedded: EngineBuild, sm
     after = plan(smollm2, context_len=4_000_000, arm="unscaled", confirm=True)
     cache = after.memory.term("kv_cache")
     assert cache is not None
-    assert (cache.bytes, cache.basis) == (92_160_000_000, "oracle")  # 86 GiB
+    assert (cache.bytes, cache.basis) == (92_160_000_000, "dry_run")  # 86 GiB
 
 
 def test_a_planned_port_that_is_taken_is_no_hindrance(embedded: EngineBuild, smollm2: Path) -> None:
@@ -90,7 +90,7 @@ def test_the_engines_refusal_is_its_own_words(embedded: EngineBuild, smollm2: Pa
 )
 def test_who_cannot_be_asked(build: EngineBuild | None, reason: str, smollm2_plan: Plan) -> None:
     after = confirm_plan(smollm2_plan, build=build)
-    assert [finding.code for finding in after.findings] == ["oracle_unavailable"]
+    assert [finding.code for finding in after.findings] == ["dry_run_unavailable"]
     assert reason in after.findings[0].message
     assert replace(after, findings=()) == replace(smollm2_plan, findings=())
 

@@ -131,7 +131,7 @@ def test_the_log_tells_what_no_route_does(client: LlamaCppPythonClient) -> None:
     for question in (client.load, client.context_len):
         with pytest.raises(EngineError) as caught:
             question()
-        assert caught.value.code == "not_told"
+        assert caught.value.code == "not_reported"
 
 
 def test_nobody_there() -> None:

@@ -54,7 +54,7 @@ def test_planned_is_printed(
     assert all(item.ok is not False for item in preflight(plan, spec, inspection))
     with start(spec, log_path=tmp_path / "log") as server:
         report = server.report
-        assert Watch(server).look().state == "untold"
+        assert Watch(server).look().state == "unsupported"
     assert report.context_len == spec.served_context_len
     assert report.cells == plan.memory.kv.num_blocks
     assert list(printed_scaling(plan, report)) == []

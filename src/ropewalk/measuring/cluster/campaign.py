@@ -54,7 +54,7 @@ def run_campaign(
     As :func:`ropewalk.measuring.measure.run_measurement`, with the same prompts and the same ``resume``:
     arms that are complete are not asked again. A task's trials are stored when it comes back. ``build`` is
     the engine to plan for, each node uses the one it has (at ``engine_path``). A lost worker or node is
-    retried; whatever a task itself comes to is a result. Ctrl-C cancels the tasks. Raises
+    retried; whatever a task itself resolves to is a result. Ctrl-C cancels the tasks. Raises
     :class:`UsageError` for what no task can be made of, :class:`EngineError` for a cluster that is not
     there or goes away; the run can then be resumed.
     """

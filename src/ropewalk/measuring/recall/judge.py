@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ropewalk.measuring.recall.prompt import Prompt
-from ropewalk.measuring.recall.reasoning import after_thinking
+from ropewalk.measuring.recall.reasoning import after_reasoning
 from ropewalk.measuring.recall.tasks import Task
 from ropewalk.measuring.records import Outcome
 from ropewalk.serving.client import Completion
@@ -47,9 +47,9 @@ def judge(
     fault = _fault(completion, planned=len(prompt.tokens), context_len=context_len)
     if fault is not None:
         return fault
-    answer = after_thinking(completion.text)
+    answer = after_reasoning(completion.text)
     if answer is None:
-        return Verdict("lost_to_reasoning", "the budget ended inside a thought")
+        return Verdict("lost_to_reasoning", "the budget ended inside the reasoning")
     verdict = score(answer, prompt.question.expected, others=prompt.others, exact=task.exact)
     if completion.finish != "length":
         return verdict

@@ -54,7 +54,7 @@ class Builder:
         """One prompt per depth, each of exactly ``length`` tokens.
 
         Raises :class:`UsageError` where the length has no room for the needles, or the user's text is
-        too short for it or tells a value by itself.
+        too short for it or tells a value on its own.
         """
         draft = task.draft(SeededRandom(seed, task.name, length), depths)
         head = self.vocabulary.start(self.frame.before + draft.intro)

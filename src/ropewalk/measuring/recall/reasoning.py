@@ -1,4 +1,4 @@
-"""Thoughts in prompts and answers: where they begin and end, and what follows them."""
+"""Reasoning in prompts and answers: where it begins and ends, and what follows it."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ _BEGINS = re.compile(rf"<({_NAME})>|\[(THINK)\]", re.IGNORECASE)
 _ENDS = re.compile(rf"</{_NAME}>|\[/THINK\]", re.IGNORECASE)
 
 
-def open_thought(text: str) -> str | None:
-    """The tag that would end the thought in which a text breaks off; None where it is in none."""
+def open_reasoning(text: str) -> str | None:
+    """The tag that would end the reasoning in which a text breaks off; None where it is in none."""
     last = _ENDS.split(text)[-1]
     begun = _BEGINS.search(last)
     return begun and (f"</{begun[1]}>" if begun[1] else f"[/{begun[2]}]")
 
 
-def has_thought(text: str) -> bool:
-    """Whether an answer has a thought in it, or the end of one that its prompt had begun."""
+def has_reasoning(text: str) -> bool:
+    """Whether an answer contains reasoning, or the end of some that its prompt had begun."""
     return bool(_BEGINS.search(text) or _ENDS.search(text))
 
 
-def after_thinking(text: str, *, reasoning: str = "") -> str | None:
-    """The answer proper: what follows the last closing tag; None where a thought was not finished.
+def after_reasoning(text: str, *, reasoning: str = "") -> str | None:
+    """The answer proper: what follows the last closing tag; None where reasoning was not finished.
 
     ``reasoning`` is what a server returns apart from the answer; with nothing beside it there is none.
     """

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from ropewalk.errors import UsageError
-from ropewalk.measuring.recall.reasoning import open_thought
+from ropewalk.measuring.recall.reasoning import open_reasoning
 
 Form = Literal["prefill", "chat", "completion"]
 Thinking = Literal["off", "closed", "unknown"]
@@ -102,7 +102,7 @@ def make_frame(server: Tokenizing, form: Form) -> Frame:
     if rendered.count(_PLACE) != 1:
         raise UsageError("the chat template does not pass the user's text on as it is", code="chat_template")
     before, after = rendered.split(_PLACE)
-    if closing := open_thought(after):
+    if closing := open_reasoning(after):
         return Frame(form, before, f"{after.rstrip()}\n\n{closing}\n\n", "closed")
     is_switched = rendered != _rendered(server, enable_thinking=True)
     return Frame(form, before, after, "off" if is_switched else "unknown")

@@ -220,7 +220,7 @@ def _llama3(block: Mapping[str, Any], inputs: RotationInputs) -> Rotation:
 
 
 def _proportional(block: Mapping[str, Any], inputs: RotationInputs) -> Rotation:
-    """Gemma 4's global layers: the first share of pairs turns as in a whole head, the rest not at all.
+    """Gemma 4's global layers: the first share of pairs rotates as in a whole head, the rest not at all.
 
     transformers 5.24 divides by ``factor``; vLLM 0.33 and llama.cpp b11434 ignore it.
     """

@@ -28,7 +28,7 @@ class LlamaRope:
 
     @property
     def factor(self) -> float:
-        """How many times slower the slowest pairs turn."""
+        """How many times slower the slowest pairs rotate."""
         return 1.0 / self.freq_scale
 
 

@@ -14,7 +14,7 @@ from ropewalk.errors import EngineError, EngineFailedError
 from ropewalk.serving.process.processes import descendants, describe_exit_status, send
 from ropewalk.serving.process.supervisor import KILL_SECONDS
 
-_MOST_LINES = 200_000  # a verbose day of serving; older lines than these tell nothing about the start
+_MAX_LINES = 200_000  # a verbose day of serving; older lines than these tell nothing about the start
 
 
 class LogTail:
@@ -34,7 +34,7 @@ class LogTail:
         self._offset += len(added)
         *complete, self._rest = (self._rest + added).split(b"\n")
         new = [line.decode(errors="replace") for line in complete]
-        self.lines = (self.lines + new)[-_MOST_LINES:]
+        self.lines = (self.lines + new)[-_MAX_LINES:]
         return new
 
     def last(self, count: int) -> str:
@@ -92,7 +92,7 @@ class EngineProcess:
         return None if status is None else describe_exit_status(status)
 
     def wait(self, seconds: float) -> bool:
-        """Wait at most so long for the engine to end by itself; whether it did."""
+        """Wait at most so long for the engine to end on its own; whether it did."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._supervisor.wait(seconds)
         return self._supervisor.poll() is not None

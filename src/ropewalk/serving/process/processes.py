@@ -107,7 +107,7 @@ def wait_until(happened: Callable[[], bool], seconds: float) -> bool:
 
 
 def describe_exit_status(status: int) -> str:
-    """An exit status for a person; a signal is told by -n (of a child) or 128 + n (as a shell has it)."""
+    """An exit status for a person; a signal is reported as -n (of a child) or 128 + n (as a shell has it)."""
     number = status - 128 if status > 128 else -status
     if number <= 0:
         return f"with status {status}"

@@ -229,7 +229,7 @@ def _figures(table: RopeTable) -> Iterator[tuple[str, str]]:
     yield "target", f"{format_tokens(table.context_len)} tokens with {table.engine}"
     yield "theta", f"{table.rope_theta:,.0f}"
     yield "pairs", f"{count}, {table.rotary_dim} of {table.head_dim} numbers of a head turn"
-    yield "scaled", f"{len(table.touched)} of {count} pairs turn more slowly"
+    yield "scaled", f"{len(table.touched)} of {count} pairs rotate more slowly"
     if table.native_context:
         yield "no turn", f"{len(table.incomplete)} never complete one in the trained context"
     if table.attention_factor is not None:

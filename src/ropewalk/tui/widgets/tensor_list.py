@@ -51,7 +51,7 @@ _HEADINGS = (
 class TensorList(Widget, can_focus=True):
     """Rows of a tensor table, with a heading that stays, a cursor and a scroll bar.
 
-    It scrolls by itself: a scroll view lays out the whole screen anew whenever its height changes, which
+    It scrolls on its own: a scroll view lays out the whole screen anew whenever its height changes, which
     is with every letter of a filter.
     """
 

@@ -1,4 +1,4 @@
-"""The work of a plan: linear layers against attention, the score matrix, one more token."""
+"""The work of a plan: linear layers against attention, the score matrix, each decoded token."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class WorkBar(Widget):
 
 
 def work_lines(plan: Plan, compute: Compute, width: int) -> Iterator[Content]:
-    """Prefill and how it divides, the scores, one more token, and the time where it is known."""
+    """Prefill and how it divides, the scores, each decoded token, and the time where it is known."""
     prefill = compute.prefill
     yield _labelled("prefill", flops(prefill.linear_flops + prefill.attention_flops_causal))
     yield shares(compute.attention_share, width)

@@ -10,7 +10,7 @@ from pathlib import Path
 _TASKS = Path("/proc/self/task")
 _POLL_SECONDS = 0.02
 _QUIET_POLLS = 3
-_MOST_SECONDS = 10.0
+_MAX_SECONDS = 10.0
 
 
 def wait_until_written(tasks: Path = _TASKS) -> None:
@@ -19,7 +19,7 @@ def wait_until_written(tasks: Path = _TASKS) -> None:
     A thread that waits for a processor counts as busy, so a loaded machine loses nothing. Where the system
     does not tell (outside Linux), it is a short pause.
     """
-    deadline = time.monotonic() + _MOST_SECONDS
+    deadline = time.monotonic() + _MAX_SECONDS
     quiet = 0
     while quiet < _QUIET_POLLS and time.monotonic() < deadline:
         time.sleep(_POLL_SECONDS)

@@ -52,7 +52,7 @@ class LlamaCppPythonClient(HttpClient):
 
     def context_len(self) -> int:
         """Raises :class:`EngineError`: only the log tells it, see :meth:`report`."""
-        raise EngineError("llama-cpp-python's server tells its context in its log alone", code="not_told")
+        raise EngineError("llama-cpp-python's server tells its context in its log alone", code="not_reported")
 
     def model_ids(self) -> tuple[str, ...]:
         """The one model's alias."""
@@ -75,8 +75,8 @@ class LlamaCppPythonClient(HttpClient):
         )
 
     def load(self) -> ServerLoad:
-        """Raises :class:`EngineError` (``not_told``)."""
-        raise EngineError("llama-cpp-python's server does not say what it is doing", code="not_told")
+        """Raises :class:`EngineError` (``not_reported``)."""
+        raise EngineError("llama-cpp-python's server does not say what it is doing", code="not_reported")
 
     def tokenize(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]:
         """Text to token ids. The server always adds and always reads special tokens: those added are taken
@@ -91,7 +91,7 @@ class LlamaCppPythonClient(HttpClient):
     def apply_template(
         self, messages: Sequence[Message], *, template_options: Mapping[str, Any] | None = None
     ) -> str | None:
-        """None: no route shows the prompt that a chat comes to, so prompts are plain text."""
+        """None: no route shows the prompt that a chat is rendered to, so prompts are plain text."""
         return None
 
     def complete(
@@ -106,7 +106,7 @@ class LlamaCppPythonClient(HttpClient):
     ) -> Completion:
         """Continue the prompt greedily.
 
-        Raises :class:`EngineError` (``prompt_not_text``) where no text comes to these ids. There are no
+        Raises :class:`EngineError` (``prompt_not_text``) where no text encodes to these ids. There are no
         log-probabilities, which need logits for every token (``--logits_all``); nothing is timed, and what
         was taken from the cache is not told: without ``cache_prompt`` another prompt is evaluated before.
         """
@@ -148,7 +148,7 @@ class LlamaCppPythonClient(HttpClient):
         )
         at = min(len(found), len(tokens)) if at is None else at
         raise EngineError(
-            "llama-cpp-python's server takes text, and no text comes to this prompt: "
+            "llama-cpp-python's server takes text, and no text encodes to this prompt: "
             f"its tokenizer leaves it at token {at} of {len(tokens)}",
             code="prompt_not_text",
             where={"token": at, "prompt_tokens": len(tokens)},

@@ -65,7 +65,7 @@ def test_pools_and_weights_of_published_models(vllm: EngineBuild, shared: Path, 
     told = {}
     for (name, plan), answer in zip(plans, ask_many(vllm, questions, env={}), strict=True):
         after = confirmed(plan, read_answer(answer, vllm))
-        told[name] = [f.message for f in after.findings if f.code in ("oracle_differs", "engine_refuses")]
+        told[name] = [f.message for f in after.findings if f.code in ("dry_run_differs", "engine_refuses")]
     assert told == {name: [] for name, _ in plans}
 
 
@@ -164,5 +164,5 @@ def test_the_command_of_a_scaled_plan_is_accepted(vllm: EngineBuild, smollm2_hf:
     assert after.rope.decision == "scale"
     assert after.launch is not None
     assert after.launch.confirmed_by == "engine"
-    assert {term.name for term in after.memory.terms if term.basis == "oracle"} == {"weights", "kv_cache"}
-    assert not [finding for finding in after.findings if finding.code == "oracle_differs"]
+    assert {term.name for term in after.memory.terms if term.basis == "dry_run"} == {"weights", "kv_cache"}
+    assert not [finding for finding in after.findings if finding.code == "dry_run_differs"]
