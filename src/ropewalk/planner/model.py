@@ -95,7 +95,7 @@ def _default_inner(inspection: Inspection) -> int:
 
 
 def _is_plain(inspection: Inspection) -> bool:
-    """Two matrices without a gate: as the tensors show, else a LayerNorm and an activation by its own name."""
+    """Two matrices without a gate: as the tensors show, else a LayerNorm and an activation by its name."""
     stated = str(inspection.value("feed_forward"))
     by_name = inspection.value("normalisation") == "LayerNorm" and stated.startswith(("gelu", "relu"))
     return "two matrices" in stated or by_name
