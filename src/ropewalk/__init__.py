@@ -4,7 +4,8 @@
 
     inspection = ropewalk.inspect("Qwen/Qwen3-8B")
     plan = ropewalk.plan(inspection, context_len=131072, memory_bytes=48 * 1024**3)
-    print(plan.rope.reason, plan.fit.fits, plan.launch.command)
+    print(plan.rope.reason, plan.fit.fits)
+    print(plan)  # the page of the command line
 
 Six functions, the records that they take and give, and the errors that they raise. The names are listed in
 ``__init__.pyi`` and imported when they are first asked for. Printed, or in a notebook, the records are pages.

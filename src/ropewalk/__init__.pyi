@@ -15,6 +15,7 @@ from ropewalk.errors import EngineFailedError as EngineFailedError
 from ropewalk.errors import EngineMissingError as EngineMissingError
 from ropewalk.errors import EngineTimeoutError as EngineTimeoutError
 from ropewalk.errors import HubError as HubError
+from ropewalk.errors import NegativePlanError as NegativePlanError
 from ropewalk.errors import RopewalkError as RopewalkError
 from ropewalk.errors import RunActiveError as RunActiveError
 from ropewalk.errors import RunMissingError as RunMissingError
@@ -30,6 +31,7 @@ from ropewalk.measuring.records import Comparison as Comparison
 from ropewalk.measuring.records import Measurement as Measurement
 from ropewalk.measuring.records import RecallCell as RecallCell
 from ropewalk.measuring.settings import MeasureSettings as MeasureSettings
+from ropewalk.measuring.settings import RunRequest as RunRequest
 from ropewalk.planner.records import Fit as Fit
 from ropewalk.planner.records import Memory as Memory
 from ropewalk.planner.records import MemoryTerm as MemoryTerm
