@@ -20,13 +20,19 @@ from typing import Any
 
 from ropewalk.errors import CheckpointError
 from ropewalk.findings import Finding
+from ropewalk.inspector.derive.configs import ALIASES, NESTING_KEYS
+from ropewalk.inspector.derive.families import TABLE
+from ropewalk.inspector.inspection import inspect_checkpoint
 from ropewalk.inspector.readers.cursor import Cursor
 from ropewalk.inspector.readers.dtypes import BITS
 from ropewalk.inspector.readers.ggml_types import GGML_TYPES
 from ropewalk.inspector.readers.gguf import parse_gguf
 from ropewalk.inspector.readers.index import parse_index
 from ropewalk.inspector.readers.safetensors import SNIFF_BYTES, HeaderReader, header_length
+from ropewalk.inspector.records import Checkpoint
+from ropewalk.inspector.tensors import TensorTable
 from ropewalk.jsonio import dumps
+from ropewalk.planner.model import shape_of
 
 Random = random.Random
 NUMBERS = [
@@ -220,10 +226,93 @@ def judge_index(raw: bytes) -> list[str]:
     return []
 
 
+VALUES: list[Any] = [
+    *NUMBERS[:12], -1, 0.5, 2**40, 2**63, 1e999, float("nan"), True, False, None, "", "auto", "x", [], {},
+    [0], [1, 2],
+    [None], ["x"], {"a": 1}, {"0": {"head_dim": 0}}, [[1]], "full_attention", ["full_attention",
+    "sliding_attention"],
+]  # fmt: skip
+KEYS = sorted({key.split(".")[0] for keys in ALIASES.values() for key in keys} | {
+    "layer_types", "per_layer_config", "attention_other_setting", "compress_ratios", "compress_rates",
+    "rope_scaling",
+    "rope_parameters", "quantization_config", "kv_source_layer_ids", "kv_source_layers", "total_ut_steps",
+    "loop_num_passes", "loop_layer_index_start", "loop_layer_index_end", "num_layers_per_stack",
+    "n_recurrent_loops",
+    "n_input_layers", "n_recurrent_layers", "partial_rotary_factors", "no_rope_layers",
+    "dual_chunk_attention_config",
+    "block_auto_adjust_ff_dim", "block_multiple_of", "num_mem_blocks", "qk_dim_factor", "v_dim_factor",
+    "d_rel",
+    "block_configs", "attention_types", "hybrid_override_pattern", "indexer_types", "transformers_version",
+})  # fmt: skip
+FAMILIES = [*sorted({name for family in TABLE for name in family.model_types}), "llama", "deepseek_v3", "x"]
+LEAVES = [
+    "self_attn.q_proj.weight", "self_attn.k_proj.weight", "self_attn.v_proj.weight",
+    "self_attn.o_proj.weight",
+    "self_attn.q_norm.weight", "self_attn.k_norm.weight", "self_attn.kv_a_proj_with_mqa.weight",
+    "self_attn.kv_b_proj.weight", "self_attn.A_log", "self_attn.conv1d.weight", "mamba.A_log",
+    "mamba.out_proj.weight",
+    "mamba.conv1d.weight", "mlp.experts.down_proj", "mlp.down_proj.weight", "mlp.up_proj.weight",
+    "self_attn.k_proj.qweight", "self_attn.k_proj.scales", "self_attn.k_proj.qzeros",
+    "self_attn.k_proj.weight_packed",
+    "self_attn.k_proj.weight_scale", "self_attn.k_proj.trellis", "self_attn.k_proj._weight_qdata",
+    "self_attn.k_proj._weight_scale", "self_attn.k_proj.codes", "self_attn.k_proj.codebooks",
+    "self_attn.k_proj.B",
+    "self_attn.k_proj.s", "self_attn.k_proj.q_weight", "self_attn.k_proj.q_scale",
+    "self_attn.k_proj.q_invperm",
+    "self_attn.indexer.wk.weight", "input_layernorm.weight", "self_attn.sinks", "shared_transf.q_proj.weight",
+]  # fmt: skip
+
+
+def checkpoint(rng: Random) -> bytes:
+    """A config of some family and tensors of its blocks, values and shapes at random; as JSON,
+    to be shown."""
+    config: dict[str, Any] = {
+        "model_type": rng.choice(FAMILIES), "num_hidden_layers": rng.choice([1, 2, 3]),
+        "hidden_size": rng.choice([8, 64]),
+        "num_attention_heads": rng.choice([1, 2, 8]), "vocab_size": 64, "architectures": ["XForCausalLM"],
+    }  # fmt: skip
+    for _ in range(rng.choice([0, 1, 1, 2, 3, 6])):
+        config[rng.choice(KEYS)] = rng.choice(VALUES)
+    if chance(rng, 0.2):
+        config = {rng.choice(NESTING_KEYS): config, "tie_word_embeddings": rng.choice([True, False, None, 1])}
+    tensors = {"model.embed_tokens.weight": ["BF16", [64, rng.choice([8, 64])]]} if chance(rng, 0.7) else {}
+    for _ in range(rng.randint(0, 12)):
+        shape = [
+            rng.choice([0, 1, 2, 3, 4, 8, 16, 64, 128]) for _ in range(rng.choice([0, 1, 2, 2, 2, 3, 4]))
+        ]
+        name = f"model.layers.{rng.randint(0, 2)}.{rng.choice(LEAVES)}"
+        tensors[name] = [
+            rng.choice(["BF16", "F32", "U8", "I8", "I32", "U32", "I16", "I64", "F8_E4M3"]),
+            shape,
+        ]
+    return json.dumps([config, tensors]).encode()
+
+
+def judge_checkpoint(raw: bytes) -> list[str]:
+    """The codes of the errors in what is derived, which must be fit for JSON."""
+    config, tensors = json.loads(raw)
+    table = TensorTable()
+    file, at = table.add_file("model.safetensors"), 0
+    for name, (dtype, shape) in tensors.items():
+        size = prod(shape) * BITS[dtype] // 8
+        table.append(name, dtype, tuple(shape), size, file, at)
+        at += size
+    try:
+        found = inspect_checkpoint(
+            Checkpoint("f", None, "safetensors" if tensors else "config", (), table, config=config)
+        )
+        dumps(found)
+        shape_of(found)
+    except CheckpointError as error:
+        return told(error)
+    return told(*found.findings)
+
+
 FORMATS: dict[str, tuple[Callable[[Random], bytes], Callable[[bytes], list[str]]]] = {
     "safetensors": (safetensors_file, judge_safetensors),
     "gguf": (gguf_file, judge_gguf),
     "index": (index_file, judge_index),
+    "checkpoint": (checkpoint, judge_checkpoint),
 }
 
 

@@ -17,6 +17,7 @@ from ropewalk.inspector.derive.facts import (
     declared_facts,
     dtype_fact,
     encoder_facts,
+    finite,
     head_facts,
     identity_facts,
     observed_facts,
@@ -146,7 +147,7 @@ class _Derivation:
             checkpoint=_summary(
                 self.checkpoint, self.names, self.kind, parameters.total if parameters else None
             ),
-            facts=self.facts,
+            facts=finite(self.facts),
             layers=self._groups(layers),
             block=None if self.incomplete else typical_block(self.evidence),
             weights=self._weights(num_layers),
@@ -320,7 +321,7 @@ def _inspect_part(checkpoint: Checkpoint, settings: Settings, names: Names, kind
     places = Places(other=[row for rows in [*blocks, names.loose] for row in rows])
     return Inspection(
         checkpoint=_summary(checkpoint, names, kind, total),
-        facts=facts,
+        facts=finite(facts),
         layers=(),
         block=None,
         weights=weight_bytes(places, 0) if len(checkpoint.tensors) else None,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ropewalk.inspector.derive.evidence import OBSERVED_IN, BlockEvidence, observed_in
@@ -239,3 +241,16 @@ def tokenizer_limit(checkpoint: Checkpoint) -> Fact:
     if length is not None and length >= 10**12:  # int(1e30) and its kin mean "none"
         length = None
     return Fact(length, "config", "tokenizer_config.json: model_max_length")
+
+
+def finite(facts: Mapping[str, Fact]) -> dict[str, Fact]:
+    """The facts without NaN and infinity, which a file may hold and a JSON record cannot."""
+    return {name: replace(fact, value=_finite(fact.value)) for name, fact in facts.items()}
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, Mapping):
+        return {key: _finite(item) for key, item in value.items()}
+    return [_finite(item) for item in value] if isinstance(value, list) else value

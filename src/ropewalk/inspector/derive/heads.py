@@ -101,7 +101,7 @@ def prove_heads(evidence: BlockEvidence, declared: Heads, hidden_size: int | Non
     if not size:
         return declared
     queries = _query_heads(evidence, declared, size, hidden_size)
-    if keys is not None:
+    if keys:
         if keys % size:
             return replace(declared, num_attention_heads=queries)
         count = keys // size

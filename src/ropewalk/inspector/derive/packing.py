@@ -155,8 +155,9 @@ def _qweight(row: Row, module: str, shapes: Mapping[str, Shape], hint: PackingHi
     name = f"{module}.weight"
     scales, zeros = shapes.get(f"{module}.scales"), shapes.get(f"{module}.qzeros")
     bits = next((bits for bits, _ in hint.pairs(module)), None)
-    if len(row.shape) != 2 or scales is None or not all(scales):
-        return _by_words(row, name, row.shape[-1], 8) if row.dtype in _BYTE_DTYPES else _unknown(row, name)
+    if len(row.shape) != 2 or not scales or not all(scales):
+        whole = row.dtype in _BYTE_DTYPES and len(row.shape) == 2
+        return _by_words(row, name, row.shape[-1], 8) if whole else _unknown(row, name)
     if len(scales) == 2 and row.shape[0] == scales[0] and row.shape[0] != scales[-1]:
         return _by_words(row, name, row.shape[0], bits or 4)
     if zeros and 32 * zeros[-1] % scales[-1] == 0:
@@ -218,7 +219,8 @@ def _qdata(row: Row, module: str, shapes: Mapping[str, Shape], hint: PackingHint
         return Weight(name, row.shape, row.count, prod(row.shape))
     if not scale or len(row.shape) != 2:
         return _unknown(row, name)
-    groups = prod(scale) // row.shape[0] if prod(scale) % row.shape[0] == 0 and row.shape[0] else 0
+    groups, rest = divmod(prod(scale), row.shape[0]) if row.shape[0] else (0, 0)
+    groups = 0 if rest else groups
     if groups == 1 and row.dtype == "I8":
         return Weight(name, row.shape, row.count, prod(row.shape))  # one scale per row: whole bytes
     sizes = {group for _, group in hint.pairs(module) if group} | (

@@ -12,6 +12,8 @@ from ropewalk.inspector.derive.packing import PackingHint, Weight, unpack
 from ropewalk.inspector.derive.places import Places, Tower, is_embedding
 from ropewalk.inspector.tensors import Shape
 
+PAD_ROWS = 1024  # vocabularies are padded to multiples of up to this many rows
+
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
@@ -108,8 +110,7 @@ def _is_copy_of(weight: Weight, table: Weight) -> bool:
     """Whether a matrix of the head is the table; ``lm_head.dense`` of BERT and its kin is not."""
     if len(weight.shape) != 2 or len(table.shape) != 2 or weight.shape[1] != table.shape[1]:
         return False
-    fewer, more = sorted((weight.shape[0], table.shape[0]))
-    return 2 * fewer > more
+    return abs(weight.shape[0] - table.shape[0]) < PAD_ROWS
 
 
 def is_routed_expert(name: str, shape: Shape) -> bool:

@@ -37,7 +37,7 @@ _EMBEDDING = re.compile(
     r"|emb|embed|embed_tokens_per_layer|per_layer_token_embd)(?:\.(?:weight|embedding|new_embedding))?(?:[._]\w+)?$"
 )
 _HEAD = re.compile(
-    r"^(?:\w+\.)?(?:\w*lm_head|embed_out|output|output_layer|transformer\.ff_out)\.|^head\.weight$"
+    r"^(?:\w+\.)?(?:\w*lm_head(?!\.(?:dense|layer_norm)\.)|embed_out|output|output_layer|transformer\.ff_out)\.|^head\.weight$"
     r"|(?:^|\.)(?:cls\.predictions\.decoder|decoder\.output_projection)\.(?:weight|bias)$"
     r"|^(?:proj_out|decoder)\.weight$"
 )

@@ -40,7 +40,7 @@ def position_embedding(settings: Settings, loose_names: list[str], num_layers: i
         return Fact(
             "none",
             "derived",
-            "saved by transformers 5, which writes the rotation of every model that has one",
+            "saved by transformers 5 without a word about rotation",
         )
     return _rotary(settings, num_layers)
 

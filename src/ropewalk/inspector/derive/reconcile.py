@@ -12,12 +12,12 @@ from ropewalk.inspector.derive.evidence import OBSERVED_IN, BlockEvidence
 from ropewalk.inspector.derive.heads import Heads, declared_heads, is_packing_factor, prove_heads
 from ropewalk.inspector.derive.observed import Observed
 from ropewalk.inspector.derive.packing import Weight
+from ropewalk.inspector.derive.parameters import PAD_ROWS
 from ropewalk.inspector.derive.patterns import LayerWord
 from ropewalk.inspector.derive.settings import Settings
 from ropewalk.inspector.layer_kinds import AnyLayer
 from ropewalk.inspector.records import Fact
 
-_PAD_ROWS = 1024  # vocabularies are padded to multiples of up to this many rows
 # Findings of the readers that mean that tensors of the checkpoint were not seen.
 _LOSSES = frozenset(
     {
@@ -166,7 +166,7 @@ def reconcile_vocabulary(
         return proven, []
     if declared.value in heads:
         return declared, []
-    if 0 < rows - declared.value < _PAD_ROWS:
+    if 0 < rows - declared.value < PAD_ROWS:
         more = rows - declared.value
         message = f"{tensor} has {more} rows more than {declared.detail} = {declared.value}: padding"
         return declared, [Finding("vocabulary_padded", "info", message, where)]

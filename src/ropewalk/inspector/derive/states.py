@@ -81,6 +81,8 @@ def _delta_attention(settings: Settings) -> tuple[StateTensor, ...]:
 def _state_space(settings: Settings, evidence: BlockEvidence | None) -> tuple[StateTensor, ...]:
     """Mamba 1 and 2, gated delta nets; the widths of the tensors win over the fields."""
     convolution = evidence.roles.get("conv") if evidence else None
+    if convolution is not None and not convolution.shape:
+        convolution = None
     kernel = prod(convolution.shape[1:]) if convolution else settings.integer("ssm_conv_kernel")
     heads = _num_heads(settings, evidence)
     inner = _inner_size(settings, evidence, heads)
@@ -89,7 +91,7 @@ def _state_space(settings: Settings, evidence: BlockEvidence | None) -> tuple[St
         return ()
     if not heads:  # Mamba 1
         decay = evidence.roles.get("a_log") if evidence else None
-        size = decay.shape[-1 if decay.shape[0] == inner else 0] if decay else size
+        size = decay.shape[-1 if decay.shape[0] == inner else 0] if decay and decay.shape else size
         return (_conv(kernel, inner), StateTensor("ssm", (inner, size))) if size else ()
     channels = convolution.shape[0] if convolution else None
     groups = settings.integer("ssm_num_groups") or 1

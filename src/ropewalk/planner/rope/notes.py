@@ -196,7 +196,7 @@ def on_shipped_scaling(at: Situation) -> list[Finding]:
     static = not at.traits.chooses_per_prompt
     if at.rope_type == "longrope" and static and original and at.target > original:
         findings.append(_long_list(at, original))
-    if at.has_publishers_block:
+    if at.has_publishers_block and at.block.get("factor"):
         findings.append(short_texts(at.block["factor"]))
     whole = at.rope_type == "linear" and isinstance(at.block.get("factor"), int)
     if whole and not at.traits.takes_whole_linear_factor:
