@@ -16,6 +16,7 @@ from ropewalk.checking.records import CheckResult
 from ropewalk.doctor import Doctor
 from ropewalk.documents import RunList, ServerList, TensorList
 from ropewalk.inspector.records import Inspection
+from ropewalk.inspector.survey import CheckpointList
 from ropewalk.jsonio import schema_of
 from ropewalk.lab.records import Attention, Kernels
 from ropewalk.measuring.records import Measurement
@@ -29,6 +30,7 @@ from ropewalk.serving.records import LaunchSpec
 FOLDER = Path(__file__).parents[1] / "docs" / "schemas"
 RECORDS: dict[str, type[Any]] = {
     "inspection": Inspection,
+    "checkpoints": CheckpointList,
     "tensors": TensorList,
     "rope": RopeTable,
     "plan": Plan,

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ropewalk.emit import Kind
     from ropewalk.engines import EngineName
     from ropewalk.inspector.records import Checkpoint, Inspection
+    from ropewalk.inspector.survey import CheckpointList
     from ropewalk.lab.records import Attention, Kernels
     from ropewalk.measuring.arm_run import StartServer
     from ropewalk.measuring.events import Event
@@ -102,6 +103,19 @@ def inspect(source: Source | Checkpoint) -> Inspection:
     from ropewalk.inspector.records import Checkpoint
 
     return inspect_checkpoint(source if isinstance(source, Checkpoint) else open_checkpoint(_source(source)))
+
+
+def checkpoints(source: Source) -> CheckpointList:
+    """The checkpoints in and below a folder, each with its type, bits per weight and bytes.
+
+    Raises :class:`UsageError` where ``source`` is no folder of this machine.
+    """
+    from ropewalk.inspector.survey import survey
+
+    folder = Path(source)
+    if not folder.is_dir():
+        raise UsageError(f"{source} is no folder", where={"file": str(source)})
+    return survey(folder)
 
 
 def tensors(source: Source | Checkpoint, rows: Sequence[int] | None = None) -> TensorList:

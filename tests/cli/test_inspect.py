@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from tests.cli import records
 from tests.cli.conftest import Invoke
+from tests.inspector.readers.files import GgufWriter
 
 from ropewalk import core
 from ropewalk.inspector.records import Checkpoint, Inspection
@@ -36,6 +37,16 @@ def test_the_page_and_the_record(invoke: Invoke, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("option", [(), ("--json",), ("--facts",)])
+def test_a_folder_with_several_checkpoints_is_listed(invoke: Invoke, tmp_path: Path) -> None:
+    for name in ("m-Q4_0.gguf", "m-Q8_0.gguf"):
+        writer = GgufWriter().key("general.architecture", "string", "llama")
+        writer.key("llama.block_count", "uint32", 1).write(tmp_path / name)
+    result = invoke("inspect", str(tmp_path), "--json")
+    record = json.loads(result.out)
+    assert (result.status, record["schema"]) == (0, "ropewalk.checkpoints/1")
+    assert [one["name"] for one in record["checkpoints"]] == ["m-Q4_0.gguf", "m-Q8_0.gguf"]
+
+
 def test_a_finding_of_severity_error_exits_with_1(
     option: tuple[str, ...], invoke: Invoke, monkeypatch: pytest.MonkeyPatch
 ) -> None:

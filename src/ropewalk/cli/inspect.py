@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
 from ropewalk import core
 from ropewalk.cli import output
 from ropewalk.cli.command import Command, checkpoint_argument, json_option, option
+from ropewalk.errors import CheckpointError
 from ropewalk.findings import has_error
+from ropewalk.inspector.survey import CheckpointList
 
 
 @click.command(
@@ -25,10 +29,18 @@ from ropewalk.findings import has_error
 def command(checkpoint: str, facts: bool, as_json: bool) -> int:
     """Say what a checkpoint is, from its headers; no weight is loaded.
 
+    Of a folder with several checkpoints each is listed with its type, bits per weight and bytes.
+
     Exit status 1 where a finding is an error: a config that the tensors contradict, a truncated file.
     """
     with output.waiting(f"reading the headers of {checkpoint}"):
-        inspection = core.inspect(checkpoint)
+        try:
+            inspection = core.inspect(checkpoint)
+        except CheckpointError as error:
+            listed = _several(checkpoint, error)
+            if listed is None:
+                raise
+            return _list(listed, as_json=as_json)
     if as_json:
         output.document(inspection)
     elif facts:
@@ -40,3 +52,21 @@ def command(checkpoint: str, facts: bool, as_json: bool) -> int:
 
         output.page(inspection_page(inspection, kept=core.cache_summary(inspection)))
     return int(has_error(inspection.findings))
+
+
+def _several(checkpoint: str, error: CheckpointError) -> CheckpointList | None:
+    """What a folder holds that is no single checkpoint; None where the error stands."""
+    if error.code not in ("ambiguous_checkpoint", "empty_checkpoint") or not Path(checkpoint).is_dir():
+        return None
+    listed = core.checkpoints(checkpoint)
+    return listed if listed.checkpoints else None
+
+
+def _list(listed: CheckpointList, *, as_json: bool) -> int:
+    if as_json:
+        output.document(listed)
+    else:
+        from ropewalk.report.inspection import list_page
+
+        output.page(list_page(listed))
+    return 0

@@ -18,8 +18,8 @@ def open_checkpoint(source: str | os.PathLike[str], *, keep_arrays: Collection[s
     """Open a checkpoint from its headers.
 
     ``source`` is a folder, a ``.safetensors`` or ``.gguf`` file (any part of a split one), a
-    ``*.index.json``, a ``config.json``, or a Hub id ``org/name[@revision]``, with ``:Q4_K_M`` or another part
-    of a file name where the repository has several GGUF models. ``keep_arrays`` names GGUF arrays to keep
+    ``*.index.json``, a ``config.json``, or a Hub id ``org/name[@revision]`` or its address, with
+    ``:Q4_K_M`` or another part of a file name where the repository has several GGUF models. ``keep_arrays`` names GGUF arrays to keep
     whole, such as ``tokenizer.ggml.tokens``. Raises :class:`CheckpointError`.
     """
     text = os.fspath(source)
@@ -77,8 +77,9 @@ def _starts_with(path: Path, magic: bytes) -> bool:
 
 
 def _open_hub(source: str, keep_arrays: Collection[str]) -> Checkpoint:
-    from ropewalk.inspector.readers.hubsource import open_hub, parse_hub_id
+    from ropewalk.inspector.readers.hubsource import from_address, open_hub, parse_hub_id
 
+    source = from_address(source)
     hub_id = parse_hub_id(source)
     if hub_id is None or hub_id.repo.endswith((".safetensors", ".gguf", ".json")):
         raise CheckpointMissingError(

@@ -9,6 +9,7 @@ from ropewalk.engines import readers_of
 from ropewalk.findings import has_error
 from ropewalk.inspector.records import Block as LayerBlock
 from ropewalk.inspector.records import CheckpointSummary, Fact, Inspection
+from ropewalk.inspector.survey import CheckpointList
 from ropewalk.planner.cache_summary import CacheSummary
 from ropewalk.report import layers
 from ropewalk.report.figures import per_token, plural, short_name, value_text
@@ -60,6 +61,24 @@ def facts_page(inspection: Inspection) -> Page:
     unknown = sorted(inspection.facts.keys() - known.keys())
     notes = [f"unknown or absent: {', '.join(unknown)}"] if unknown else []
     return Page((table(" | fact | *value | from | *detail", listed, *notes, merge=True),), is_list=True)
+
+
+def list_page(listed: CheckpointList) -> Page:
+    """The checkpoints of a folder, one a line; name one of them to see it whole."""
+    rows = [
+        (
+            strong(one.name),
+            one.architecture or "",
+            one.type or "",
+            "" if one.bits_per_weight is None else f"{one.bits_per_weight:.2f}",
+            "" if one.bytes is None else format_bytes(one.bytes),
+            soft(one.error or ("" if one.kind in (None, "model") else str(one.kind))),
+        )
+        for one in listed.checkpoints
+    ]
+    notes = ["there are more than are listed"] if listed.more else []
+    heads = "checkpoint | architecture | type | >bits per weight | >bytes | *"
+    return Page((table(heads, rows, *notes),), title=_title(listed.source), is_list=True)
 
 
 def _group_name(name: str) -> str:

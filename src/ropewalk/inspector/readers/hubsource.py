@@ -28,8 +28,29 @@ class HubId:
     file: str | None
 
 
+# A page of the Hub as a browser shows it: the repository, and a file or folder of some revision.
+_ADDRESS = re.compile(
+    r"(?:https?://)?(?:www\.)?(?:huggingface\.co|hf\.co|hf-mirror\.com)/(?!datasets/|spaces/|docs/|papers/)"
+    r"([\w.-]+/[\w.-]+)(?:/(?:blob|tree|resolve|raw)/([\w.-]+)(?:/([^?#]*))?|/discussions(?:/[^?#]*)?)?/?(?:[?#].*)?",
+    re.ASCII,
+)
+
+
+def from_address(text: str) -> str:
+    """``org/name[@revision][:file]`` of an address as pasted from a browser; other text as it is."""
+    match = _ADDRESS.fullmatch(text.strip())
+    if match is None:
+        return text
+    repo, revision, file = match.groups()
+    wanted = file if file and file.endswith(".gguf") else None
+    return (
+        repo + (f"@{revision}" if revision not in (None, "main") else "") + (f":{wanted}" if wanted else "")
+    )
+
+
 def parse_hub_id(text: str) -> HubId | None:
-    """The parts of ``org/name[@revision][:file]``; None for what cannot be one."""
+    """The parts of ``org/name[@revision][:file]``, or of its address; None for what cannot be one."""
+    text = from_address(text)
     match = _ID.fullmatch(text)
     if match is None or ".." in text or "--" in match[1]:
         return None

@@ -74,7 +74,7 @@ def choose_gguf(names: Sequence[str], *, source: str, wanted: str | None = None)
             raise CheckpointMissingError(f"{source}: no GGUF file of that name", where={"file": wanted})
     elif not files or any(map(is_weights, names)):
         return None
-    models = sorted({_NUMBERED.sub(r"\1", name): name for name in files}.values())
+    models = one_of_each(files)
     choices = [name for name in models if not name.rpartition("/")[2].startswith("mmproj")] or models
     if len(choices) > 1:
         raise CheckpointError(
@@ -82,6 +82,12 @@ def choose_gguf(names: Sequence[str], *, source: str, wanted: str | None = None)
             code="ambiguous_checkpoint", where={"file": source, "choices": choices[:100]},
         )  # fmt: skip
     return choices[0]
+
+
+def one_of_each(names: Sequence[str]) -> list[str]:
+    """The GGUF models among files, each by its first file."""
+    files = (name for name in sorted(names, reverse=True) if name.endswith(".gguf"))
+    return sorted({_NUMBERED.sub(r"\1", name): name for name in files}.values())
 
 
 def part_of(name: str) -> tuple[int, int]:
