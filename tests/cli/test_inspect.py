@@ -22,6 +22,16 @@ def answer(monkeypatch: pytest.MonkeyPatch, inspection: Inspection) -> None:
     monkeypatch.setattr(core, "inspect", lambda source: inspection)
 
 
+def test_a_folder_with_several_checkpoints_is_listed(invoke: Invoke, tmp_path: Path) -> None:
+    for name in ("m-Q4_0.gguf", "m-Q8_0.gguf"):
+        writer = GgufWriter().key("general.architecture", "string", "llama")
+        writer.key("llama.block_count", "uint32", 1).write(tmp_path / name)
+    result = invoke("inspect", str(tmp_path), "--json")
+    record = json.loads(result.out)
+    assert (result.status, record["schema"]) == (0, "ropewalk.checkpoints/1")
+    assert [one["name"] for one in record["checkpoints"]] == ["m-Q4_0.gguf", "m-Q8_0.gguf"]
+
+
 def test_the_page_and_the_record(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
     answer(monkeypatch, records.qwen3_8b())
     page = invoke("inspect", "Qwen3-8B")
@@ -37,16 +47,6 @@ def test_the_page_and_the_record(invoke: Invoke, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("option", [(), ("--json",), ("--facts",)])
-def test_a_folder_with_several_checkpoints_is_listed(invoke: Invoke, tmp_path: Path) -> None:
-    for name in ("m-Q4_0.gguf", "m-Q8_0.gguf"):
-        writer = GgufWriter().key("general.architecture", "string", "llama")
-        writer.key("llama.block_count", "uint32", 1).write(tmp_path / name)
-    result = invoke("inspect", str(tmp_path), "--json")
-    record = json.loads(result.out)
-    assert (result.status, record["schema"]) == (0, "ropewalk.checkpoints/1")
-    assert [one["name"] for one in record["checkpoints"]] == ["m-Q4_0.gguf", "m-Q8_0.gguf"]
-
-
 def test_a_finding_of_severity_error_exits_with_1(
     option: tuple[str, ...], invoke: Invoke, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,8 +19,8 @@ def open_checkpoint(source: str | os.PathLike[str], *, keep_arrays: Collection[s
 
     ``source`` is a folder, a ``.safetensors`` or ``.gguf`` file (any part of a split one), a
     ``*.index.json``, a ``config.json``, or a Hub id ``org/name[@revision]`` or its address, with
-    ``:Q4_K_M`` or another part of a file name where the repository has several GGUF models. ``keep_arrays`` names GGUF arrays to keep
-    whole, such as ``tokenizer.ggml.tokens``. Raises :class:`CheckpointError`.
+    ``:Q4_K_M`` or another part of a file name where the repository has several GGUF models. ``keep_arrays``
+    names GGUF arrays to keep whole, such as ``tokenizer.ggml.tokens``. Raises :class:`CheckpointError`.
     """
     text = os.fspath(source)
     path = Path(text)
