@@ -146,6 +146,8 @@ def qwen3_plan() -> Plan:
         fit=Fit(
             48 * GIB, True, 188416, 1,
             (FitRow("bf16", 188416, 1), FitRow("fp8", 376832, 2), FitRow("f32", None, None)),
+            largest_context_len=188_416,
+            limited_by="memory",
         ),
         compute=Compute(
             Prefill(1_821_000_000_000_000, 10_133_000_000_000_000, 5_066_000_000_000_000),
@@ -183,7 +185,7 @@ def too_large() -> Plan:
     finding = Finding("does_not_fit", "error", "needs 34.51 GiB at least, the budget is 24.00 GiB")
     return replace(
         plan,
-        fit=Fit(24 * GIB, False, 40960, None, (FitRow("bf16", 40960, None),)),
+        fit=Fit(24 * GIB, False, 40960, None, (FitRow("bf16", 40960, None),), None, 40960, "memory"),
         findings=(*plan.findings, finding),
     )
 

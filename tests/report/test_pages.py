@@ -9,6 +9,7 @@ import pytest
 from tests.cli import records
 from tests.report.render import check_page, render
 
+from ropewalk.findings import Finding
 from ropewalk.inspector.layer_kinds import FullAttention, NoCache
 from ropewalk.inspector.records import Fact
 from ropewalk.measuring.records import NodeSeen
@@ -74,6 +75,18 @@ def test_measurement_page() -> None:
 )
 def test_the_verdict_is_the_first_word(plan: Plan, verdict: str) -> None:
     assert render(plan_page(plan)).startswith(verdict)
+
+
+def test_a_plan_that_rests_on_an_error_is_not_said_to_fit() -> None:
+    plan = records.qwen3_plan()
+    wrong = Finding("config_tensor_mismatch", "error", "num_key_value_heads: 4 and 8")
+    assert render(plan_page(replace(plan, findings=(wrong,)))).startswith("WRONG ")
+
+
+def test_the_largest_context_says_what_ends_it() -> None:
+    plan = records.qwen3_plan()
+    text = render(plan_page(replace(plan, fit=replace(plan.fit, limited_by="publisher"))), 120)
+    assert "largest context 188,416 tokens (the longest published)" in text
 
 
 def test_several_devices_are_listed_and_no_spare_is_claimed() -> None:

@@ -79,6 +79,7 @@ def make_plan(
     memory = memory_of(estimated)
     fit = _fit(case, memory)
     largest, limited_by = largest_context(inspection, request, fit)
+    fit = replace(fit, largest_context_len=largest, limited_by=limited_by)
     broken = errors_of(inspection, draft, projector)
     advice = decide_rope(
         inspection,
@@ -99,7 +100,7 @@ def make_plan(
         supported_context=advice.supported_context,
         rope=advice.decision,
         memory=memory,
-        fit=replace(fit, largest_context_len=largest, limited_by=limited_by),
+        fit=fit,
         compute=compute_of(
             shape,
             context_len=request.context_len,

@@ -54,9 +54,8 @@ def _changes(case: PlanningCase, fit: Fit) -> Iterator[Change]:
     if fit.max_sequences:
         fewer = replace(request, num_sequences=fit.max_sequences)
         yield "num_sequences", ("--sequences", str(fit.max_sequences)), fewer
-    if fit.max_context_len:
-        shorter = replace(request, context_len=fit.max_context_len)
-        yield "context_len", ("--context", str(fit.max_context_len)), shorter
+    if longest := fit.largest_context_len:
+        yield "context_len", ("--context", str(longest)), replace(request, context_len=longest)
 
 
 def _tried(

@@ -174,7 +174,7 @@ def _ends(low: int | None, high: int | None) -> str:
 
 def _fit_table(fit: Fit) -> Table:
     rows = ((row.cache_type, _or_dash(row.max_context_len), _or_dash(row.max_sequences)) for row in fit.table)
-    return table("KV type | >largest context | >most sequences", rows)
+    return table("KV type | >longest context by memory | >most sequences", rows)
 
 
 _CHANGES = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import groupby
 
+from ropewalk.findings import Finding
 from ropewalk.planner.records import Fit, Memory, Plan
 from ropewalk.report.figures import plural, span
 from ropewalk.report.page import Tone
@@ -13,7 +14,7 @@ from ropewalk.units import format_bytes, format_tokens
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """FITS, DOES NOT FIT, NEEDS (no budget was given) or REFUSED, and the figures behind it."""
+    """FITS, DOES NOT FIT, NEEDS (no budget was given), WRONG or REFUSED, and the figures behind it."""
 
     word: str
     tone: Tone
@@ -27,12 +28,20 @@ def verdict(plan: Plan) -> Verdict:
         return Verdict("REFUSED", "bad", (asked,))
     needs = span(needed_low(plan.memory), plan.memory.high_bytes, to=" to ")
     fit = plan.fit
+    if wrong := [finding for finding in plan.findings if _is_wrong(finding)]:
+        said = f"{plural(len(wrong), 'error')}, see the findings: the figures rest on what is wrong"
+        return Verdict("WRONG", "bad", (asked, said))
     if fit.budget_bytes is None:
         return Verdict("NEEDS", "strong", (f"{needs} for {asked}",))
     on = f"{asked} on {_budget(plan, fit.budget_bytes)}"
     if fit.fits:
         return Verdict("FITS", "good", (on, *_spare(plan), *_largest(fit)))
     return Verdict("DOES NOT FIT", "bad", (on, f"needs {needs}", *_largest(fit)))
+
+
+def _is_wrong(finding: Finding) -> bool:
+    """An error of the checkpoint or of the request; that it is too large is a verdict of its own."""
+    return finding.severity == "error" and finding.code != "does_not_fit"
 
 
 def needed_low(memory: Memory) -> int:
@@ -70,8 +79,10 @@ def _spare(plan: Plan) -> tuple[str, ...]:
 
 def _largest(fit: Fit) -> tuple[str, ...]:
     said = []
-    if fit.max_context_len:
-        said.append(f"largest context {format_tokens(fit.max_context_len)} tokens")
+    if fit.largest_context_len:
+        ends = {"config": " (the config's limit)", "publisher": " (the longest published)"}
+        limit = ends.get(fit.limited_by or "", "")
+        said.append(f"largest context {format_tokens(fit.largest_context_len)} tokens{limit}")
     if fit.max_sequences:
         said.append(f"most sequences {fit.max_sequences:,}")
     return tuple(said)

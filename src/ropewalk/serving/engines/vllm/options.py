@@ -6,22 +6,20 @@ from ropewalk.serving.engines.explained import Reason
 
 REASONS: tuple[Reason, ...] = (
     Reason(("--host", "--port"), "only this machine reaches it, at vLLM's usual port"),
-    Reason(
-        ("--served-model-name",), "the name that requests give; it does not depend on where the files are"
-    ),
+    Reason(("--served-model-name",), "the name that requests give"),
     Reason(("--revision",), "the revision that was inspected"),
     Reason(
         ("--max-num-seqs",),
-        "requests served at once, as planned; further ones wait (--sequences N plans for more)",
+        "requests at once, as planned; others wait (--sequences N)",
         ("num_sequences",),
     ),
     Reason(
         ("--gpu-memory-utilization",),
-        "the share of the device that the plan counts with, so that no release's default changes it",
+        "the share of the device that the plan counts with",
     ),
     Reason(
         ("--kv-cache-memory-bytes",),
-        "the planned cache; without it vLLM takes all that is left on the device, or most of a host's memory",
+        "the planned cache, instead of all memory that is left",
         ("kv_cache_memory_bytes",),
     ),
     Reason(
@@ -30,5 +28,5 @@ REASONS: tuple[Reason, ...] = (
         ("max_batched_tokens",),
     ),
     Reason(("--hf-overrides",), "the rope scaling and the length that it allows"),
-    Reason(("--enable-prompt-tokens-details",), "answers say how much of a prompt came from the cache"),
+    Reason(("--enable-prompt-tokens-details",), "answers say how much of a prompt was cached"),
 )
