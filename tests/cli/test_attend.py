@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -90,7 +91,8 @@ def test_kernels_are_a_table(llama: str, invoke: Invoke) -> None:
     outcome = invoke("attend", llama, "--kernels", "--up-to", "512", "--device", "cpu")
     assert outcome.status == 0
     assert "4 query heads, 2 KV heads of 8 · cpu, float32" in outcome.out
-    assert [line.split()[0] for line in outcome.out.splitlines() if " MiB " in line] == ["256", "512"]
+    rows = [line.split() for line in outcome.out.splitlines() if re.match(r"\s*\d+ .* MiB ", line)]
+    assert [row[0] for row in rows] == ["256", "512"]
     record = loads(
         Kernels, invoke("attend", llama, "--kernels", "--up-to", "16", "--device", "cpu", "--json").out
     )

@@ -1,19 +1,23 @@
-"""Tensors of a safetensors checkpoint as float32, read when they are asked for, and no others."""
+"""Tensors of a safetensors checkpoint as float32, read by ``safetensors`` when they are asked for.
+
+The inspector has read and judged the headers before; the library holds each file's own header against its
+size once more.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from io import BufferedReader
 from pathlib import Path
+from typing import Any
 
 import torch
+from safetensors import SafetensorError, safe_open
 
 from ropewalk.errors import CheckpointError
-from ropewalk.inspector.readers.safetensors import LENGTH_BYTES
 from ropewalk.inspector.readers.store import open_regular
 from ropewalk.inspector.tensors import Tensor, TensorTable
 
-_DTYPES = {"F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16}
+_DTYPES = frozenset({"F32", "BF16", "F16"})
 _SLICE_ROWS = 8192  # of an output head: at most a few hundred MB in float32
 
 
@@ -23,7 +27,7 @@ class Weights:
     def __init__(self, folder: Path, tensors: TensorTable) -> None:
         self._folder = folder
         self._table = tensors
-        self._starts: dict[str, int] = {}
+        self._files: dict[str, Any] = {}
         self.bytes_read = 0
 
     def has(self, name: str) -> bool:
@@ -37,22 +41,19 @@ class Weights:
     def tensor(self, name: str) -> torch.Tensor:
         """A whole tensor in its own shape. Raises :class:`CheckpointError`."""
         tensor = self._find(name)
-        return self._read(tensor, 0, tensor.nbytes).view(tensor.shape)
+        return self._read(tensor, 0, tensor.shape[0] if tensor.shape else 1)
 
     def rows(self, name: str, indices: Sequence[int]) -> torch.Tensor:
         """These rows of a matrix, one under the other."""
         tensor = self._find(name)
-        width = tensor.nbytes // tensor.shape[0]
-        return torch.stack([self._read(tensor, index * width, width) for index in indices])
+        return torch.cat([self._read(tensor, index, index + 1) for index in indices])
 
     def slices(self, name: str) -> Iterator[torch.Tensor]:
         """A large matrix in slices of rows."""
         tensor = self._find(name)
-        count, columns = tensor.shape
-        width = tensor.nbytes // count
+        count = tensor.shape[0]
         for first in range(0, count, _SLICE_ROWS):
-            rows = min(_SLICE_ROWS, count - first)
-            yield self._read(tensor, first * width, rows * width).view(rows, columns)
+            yield self._read(tensor, first, min(first + _SLICE_ROWS, count))
 
     def _find(self, name: str) -> Tensor:
         tensor = self._table.get(name)
@@ -61,24 +62,24 @@ class Weights:
             raise CheckpointError(f"the tensor {name} {found}", where={"tensor": name})
         return tensor
 
-    def _read(self, tensor: Tensor, skip: int, count: int) -> torch.Tensor:
+    def _read(self, tensor: Tensor, first: int, last: int) -> torch.Tensor:
+        """Rows ``first`` up to ``last``; a tensor without dimensions as a whole."""
         path = self._folder / tensor.file
-        data = bytearray(count)  # bounded: the inspector holds every range to the size of its file
-        with BufferedReader(open_regular(path)) as stream:
-            stream.seek(self._start(tensor.file, path) + tensor.offset + skip)
-            found = stream.readinto(data)
-        if found != count:
+        try:
+            file = self._file(tensor.file, path)
+            rows: torch.Tensor
+            rows = file.get_slice(tensor.name)[first:last] if tensor.shape else file.get_tensor(tensor.name)
+        except (SafetensorError, OSError) as error:
             raise CheckpointError(
-                f"{path} ends inside {tensor.name}: {found} of {count} bytes",
+                f"{path} cannot be read: {error}",
                 code="truncated_payload",
                 where={"file": str(path), "tensor": tensor.name},
-            )
-        self.bytes_read += count
-        return torch.frombuffer(data, dtype=_DTYPES[tensor.dtype]).to(torch.float32)
+            ) from error
+        self.bytes_read += rows.numel() * rows.element_size()
+        return rows.to(torch.float32)
 
-    def _start(self, file: str, path: Path) -> int:
-        """Where the data section begins; the inspector has validated the header."""
-        if file not in self._starts:
-            with open_regular(path) as stream:
-                self._starts[file] = LENGTH_BYTES + int.from_bytes(stream.read(LENGTH_BYTES), "little")
-        return self._starts[file]
+    def _file(self, name: str, path: Path) -> Any:
+        if name not in self._files:
+            open_regular(path).close()  # the library would wait for ever on a pipe
+            self._files[name] = safe_open(path, framework="pt")
+        return self._files[name]
