@@ -236,7 +236,7 @@ def test_every_term_of_a_newer_gpu_log_is_read(log: Path) -> None:
     assert term(report, "weights").printed == gib("7.63") + gib("7.64")
     assert term(report, "weights").agrees, "both ranks printed theirs"
     graphs = term(report, "cuda_graphs")
-    assert graphs.printed == gib("0.84"), "one rank printed it"
+    assert graphs.printed == gib("0.89"), "measured goes before estimated; one rank printed it"
     assert graphs.planned_high is not None
     assert report.check is not None
     assert report.check.resolved.memory is not None
