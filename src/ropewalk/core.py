@@ -359,6 +359,9 @@ def check(
     *,
     checkpoint: Source | Inspection | None = None,
     engine_version: str | None = None,
+    gpu: str | None = None,
+    memory_bytes: int | None = None,
+    device: str = "auto",
     machine: Machine | None = None,
     read: Callable[[str], Inspection | None] | None = None,
 ) -> CheckResult:
@@ -368,14 +371,19 @@ def check(
     unit, a compose file, llama-swap's configuration), with the name of the service behind it. Without
     ``checkpoint`` the command's own model is read, from this machine or the Hub; where it cannot be, the
     verdict is open. ``read`` reads it instead, and no file is looked for then. ``engine_version`` is the
-    version whose rules apply, ``machine`` what is known of the devices. Nothing is started. Raises
+    version whose rules apply. ``gpu`` is a card's name, ``memory_bytes`` the memory of each device, ``device``
+    its kind (``cpu``, ``gpu``), ``machine`` all of it at once; without a memory whether the server fits is not
+    judged. Nothing is started. Raises
     :class:`CheckpointError` for a checkpoint that is named or here and cannot be read, and
     :class:`UsageError` for a command that starts no engine.
     """
     from ropewalk.checking import check_command, read_document
-    from ropewalk.planner.machine import Machine
+    from ropewalk.checking.target import target_machine
 
     require_type("engine_version", engine_version, str | None)
+    require_type("gpu", gpu, str | None)
+    require_type("memory_bytes", memory_bytes, int | None)
+    require_type("device", device, str)
     words = _words(command)
     if read is None:
         words = read_document(words) or words
@@ -384,7 +392,7 @@ def check(
         words,
         inspection=inspection,
         engine_version=engine_version,
-        machine=machine or Machine(),
+        machine=machine or target_machine(gpu=gpu, memory_bytes=memory_bytes, device=device),
         unread=unread,
     )
 

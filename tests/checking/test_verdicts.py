@@ -12,7 +12,7 @@ from tests.checking.conftest import ROOMY
 
 from ropewalk import core
 from ropewalk.checking import CheckResult, check_command
-from ropewalk.errors import CheckpointMissingError, HubError
+from ropewalk.errors import CheckpointMissingError, HubError, UsageError
 from ropewalk.findings import Finding
 from ropewalk.inspector.records import Inspection
 from ropewalk.planner.machine import Machine
@@ -167,3 +167,17 @@ def test_every_repaired_command_is_right(shared: Path, config: Config, smollm2_g
             ):
                 wrong.append((name, result.corrected.command, again.corrected, again.findings))
     assert wrong == []
+
+
+def test_a_card_is_judged_for_by_its_name(smollm2_gguf: Inspection) -> None:
+    command = "llama-server -m x.gguf -c 8192 -np 1 -ngl 99"
+    assert core.check(command, checkpoint=smollm2_gguf, gpu="RTX 4090").ok
+    assert core.check(command, checkpoint=smollm2_gguf, gpu="RTX 4090", memory_bytes=2 << 20).ok is False
+    for wrong in (
+        {"gpu": "RTX 4091"},
+        {"gpu": "L40S", "device": "cpu"},
+        {"device": "tpu"},
+        {"memory_bytes": 24},
+    ):
+        with pytest.raises(UsageError):
+            core.check(command, checkpoint=smollm2_gguf, **wrong)

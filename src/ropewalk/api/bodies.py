@@ -42,11 +42,18 @@ class PlanBody(Body):
 
 @dataclass(frozen=True, slots=True)
 class CheckBody(Body):
-    """A command line as words, or as one string; ``checkpoint`` where it names none that is here."""
+    """A command line as words, or as one string; ``checkpoint`` where it names none that is here.
+
+    ``gpu`` is a card's name, ``memory_bytes`` the memory of each device, ``device`` its kind: without a
+    memory whether the server fits is not judged.
+    """
 
     command: str | tuple[str, ...]
     checkpoint: str | None = None
     engine_version: str | None = None
+    gpu: str | None = None
+    memory_bytes: int | None = None
+    device: str = "auto"
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
 from ropewalk import core
 from ropewalk.cli import output
 from ropewalk.cli.command import Command, json_option, option
 from ropewalk.cli.params import SIZE
-
-if TYPE_CHECKING:
-    from ropewalk.planner.machine import DeviceKind
 
 _STATUS = {True: 0, False: 1, None: 3}
 
@@ -28,6 +23,7 @@ _STATUS = {True: 0, False: 1, None: 3}
 )
 @option("--checkpoint", metavar="CHECKPOINT", help="The model, where the command names one that is not here.")
 @option("--engine-version", metavar="V", help="Judge by the rules of this version.")
+@option("--gpu", metavar="NAME", help="Judge for this card: H100-80GB, L40S, 'RTX 4090'.")
 @option(
     "--memory",
     "memory_bytes",
@@ -46,6 +42,7 @@ _STATUS = {True: 0, False: 1, None: 3}
 def command(
     checkpoint: str | None,
     engine_version: str | None,
+    gpu: str | None,
     memory_bytes: int | None,
     device: str,
     words: tuple[str, ...],
@@ -57,15 +54,14 @@ def command(
     compose file. Exit status 1 where an error is found, 3 where none is and the model or the memory could not
     be judged.
     """
-    from ropewalk.planner.machine import Machine
-
-    kind: DeviceKind | None = None if device == "auto" else "cpu" if device == "cpu" else "gpu"
     with output.waiting("reading what the command names"):
         result = core.check(
             words,
             checkpoint=checkpoint,
             engine_version=engine_version,
-            machine=Machine(kind=kind, memory_bytes=memory_bytes),
+            gpu=gpu,
+            memory_bytes=memory_bytes,
+            device=device,
         )
     if as_json:
         output.document(result)

@@ -28,6 +28,9 @@ def check(body: Annotated[CheckBody, Depends(body_of(CheckBody))], state: UseSta
             body.command,
             checkpoint=None if body.checkpoint is None else state.sources.inspect(body.checkpoint),
             engine_version=body.engine_version,
+            gpu=body.gpu,
+            memory_bytes=body.memory_bytes,
+            device=body.device,
             read=state.sources.inspect_if_allowed,
         )
     )
