@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from ropewalk.checking.log_report import LogReport
+from ropewalk.checking.receipts import Receipts
 from ropewalk.checking.records import CheckResult
 from ropewalk.doctor import Doctor
 from ropewalk.documents import RunList, ServerList, TensorList
@@ -43,6 +44,7 @@ RECORDS: dict[str, type[Any]] = {
     "doctor": Doctor,
     "bake": Baked,
     "logreport": LogReport,
+    "receipts": Receipts,
     "runpair": RunPair,
     "attention": Attention,
     "kernels": Kernels,

@@ -9,7 +9,7 @@ request as keywords as well, and raise :class:`UsageError` for a wrong argument.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields, replace
 from functools import wraps
 from pathlib import Path
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from ropewalk.checking import CheckResult
     from ropewalk.checking.log_report import LogReport
+    from ropewalk.checking.receipts import Receipts
     from ropewalk.doctor import Doctor
     from ropewalk.documents import ServerList, TensorList
     from ropewalk.emit import Kind
@@ -409,6 +410,30 @@ def read_log(
     command's own model is read where that is on this machine. Raises :class:`CheckpointError`, and
     :class:`UsageError` for a file that is no such log.
     """
+    report, _ = _read_log(path, command, checkpoint)
+    return report
+
+
+def receipts(
+    paths: Iterable[Source],
+    *,
+    command: str | Sequence[str] | None = None,
+    checkpoint: Source | Inspection | None = None,
+) -> Receipts:
+    """What was planned and what was printed of each log, as numbers alone.
+
+    Raises what :func:`read_log` raises.
+    """
+    from ropewalk.checking.receipts import Receipts, receipt_of
+
+    read = (_read_log(path, command, checkpoint) for path in paths)
+    return Receipts(tuple(receipt_of(report, inspection) for report, inspection in read))
+
+
+def _read_log(
+    path: Source, command: str | Sequence[str] | None, checkpoint: Source | Inspection | None
+) -> tuple[LogReport, Inspection | None]:
+    """The report of a log, and the model that was served where it is at hand."""
     from ropewalk.checking.foreign_log import open_log
     from ropewalk.checking.log_report import log_report
 
@@ -418,7 +443,7 @@ def read_log(
     inspection = None if checkpoint is None else _inspection(checkpoint)
     if inspection is None and words:
         inspection, _ = _served_model(words)
-    return log_report(log, path=str(path), command=given, inspection=inspection)
+    return log_report(log, path=str(path), command=given, inspection=inspection), inspection
 
 
 # Serving

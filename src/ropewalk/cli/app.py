@@ -33,6 +33,7 @@ COMMANDS: dict[str, dict[str, str]] = {
     "Measure": {
         "measure": "Recall, memory and speed of several arms on identical prompts.",
         "runs": "Past measurements, one of them, its report.",
+        "receipts": "Plans beside logs as numbers alone, to be shared.",
         "attend": "One head's attention, by hand and checked.",
         "demo": "All of it on a real model with the embedded engine, in minutes.",
     },
