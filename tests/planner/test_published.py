@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,12 @@ from tests.planner.models import attention, inspection, latent, recurrent
 
 from ropewalk.inspector.layer_kinds import AnyLayer
 from ropewalk.planner.engines import llama_server, vllm
-from ropewalk.planner.engines.vllm_capacity import estimated_max_len, needed_bytes
+from ropewalk.planner.engines.vllm_capacity import (
+    capacity,
+    estimated_max_len,
+    needed_bytes,
+    start_refusal,
+)
 from ropewalk.planner.machine import Machine
 from ropewalk.planner.model import shape_of
 from ropewalk.planner.records import PlanRequest
@@ -122,6 +128,58 @@ def test_lengths_that_vllm_estimates(shared: Path) -> None:
         assert shortest <= row["value"] <= longest, row["id"]
         checked += 1
     assert checked == 6
+
+
+def delta_net(*, version: str, cache: str, mtp: int = 0, context: int, prefixes: bool | None = None) -> Any:
+    """Qwen3.5-27B: 16 attention layers of 4 x 256, 48 of 48 x 128 x 128 in float32, one MTP layer."""
+    full = [index for index in range(64) if index % 4 == 3]
+    rest = [index for index in range(64) if index % 4 != 3]
+    state = {"conv": (3, 10_240), "ssm": (48, 128, 128)}
+    model = inspection(
+        (attention(full, kv=4, dim=256, heads=24), recurrent(rest, **state)),
+        hidden=5120, inner=17_408, vocab=248_320, heads=24, mamba_ssm_dtype="float32",
+        linear_key_head_dim=128, mtp_layers=1,
+    )  # fmt: skip
+    request = PlanRequest(
+        context, "vllm", engine_version=version, cache_type_k=cache, cache_type_v=cache, mtp=mtp,
+        prefix_caching=prefixes,
+    )  # fmt: skip
+    return vllm.memory_model(shape_of(model, mtp=mtp), request, GPU)
+
+
+def test_a_hybrid_without_prefix_caching_keeps_one_state() -> None:
+    """vLLM 0.26 on an L40S: 8.18 GiB needed, 112,896 tokens of 7.04 GiB, 141,036 of 8.82 (a public log)."""
+    chosen = delta_net(version="0.26.0", cache="auto", context=131_072)
+    assert (chosen.block_size, chosen.request_blocks(131_072)) == (784, 168 + 3)
+    assert round(needed_bytes(chosen, 131_072) / GIB, 2) == 8.18
+    assert estimated_max_len(chosen, int(7.04 * GIB), limit=131_072) == 112_896
+    for given, tokens in ((8.82, 141_036), (9.75, 155_600)):
+        found = capacity(chosen, int(given * GIB), context_len=131_072, engine_version="0.26.0")
+        assert found.tokens == tokens
+
+
+def test_drafted_tokens_make_rows_and_states() -> None:
+    """Three of MTP, fp8: blocks of 1,600, 164 + 3 x 5 of them in 17 layers, 9.29 GiB (vllm#46778)."""
+    chosen = delta_net(version="0.29.0", cache="fp8", mtp=3, context=262_144)
+    assert (chosen.block_size, chosen.request_blocks(262_144)) == (1600, 164 + 3 * 5)
+    assert round(needed_bytes(chosen, 262_144) / GIB, 2) == 9.29
+
+
+def test_more_sequences_than_blocks_are_refused() -> None:
+    """config/compilation.py of 0.22: each decoding sequence needs a block for its state."""
+    plain = delta_net(version="0.26.0", cache="auto", context=131_072)
+    held = replace(plain.request, kv_cache_memory_bytes=9 * GIB, max_num_seqs=256)
+    refusal = start_refusal(replace(plain, request=held), 131_072, 1)
+    assert refusal is not None
+    assert (refusal.reason, refusal.certain) == ("sequences", True)
+    fewer = replace(held, max_num_seqs=188)
+    assert start_refusal(replace(plain, request=fewer), 131_072, 1) is None
+    eager = replace(held, enforce_eager=True)
+    assert start_refusal(replace(plain, request=eager), 131_072, 1) is None
+    small = replace(held, kv_cache_memory_bytes=7 * GIB, max_num_seqs=1)
+    short = start_refusal(replace(plain, request=small), 131_072, 1)
+    assert short is not None
+    assert (short.reason, short.longest) == ("length", 112_112)
 
 
 def test_caches_of_a_plan_are_what_is_reserved() -> None:
