@@ -323,7 +323,6 @@ def test_what_fit_leaves_alone(llama_gguf: Inspection) -> None:
     [
         ("-ctv q4_0 -ngl 99", "b10791", "error"),
         ("-ctv q4_0", "b10791", "warning"),
-        ("-ctk q8_0 -ngl 99", "b10791", "warning"),
         ("-ctk q8_0 -ctv q8_0 -ngl 99", "b10791", None),
         ("-ctk q5_1 -ctv q5_1 -ngl 99", "b10791", "error"),
         ("-ctv q4_0 -ngl 99", "b11434", None),
@@ -336,6 +335,11 @@ def test_cuda_has_not_every_kernel(
     """ggml-org/llama.cpp#28524: K in f16 with V in q4_0 stops the server."""
     result = check(f"-c 8192 -np 1 {flags}", llama_gguf, version=version)
     assert codes(result).get("cache_type_needs_flash_attention") == severity
+    keys = check("-c 8192 -np 1 -ctk q8_0 -ngl 99", llama_gguf, version="b10791")
+    assert codes(keys) == {"flash_attention_off": "warning"}
+    assert repaired(keys).endswith("-ctk q8_0 -ngl 99 -ctv q8_0")
+    on_cpu = check("-c 8192 -np 1 -ctk q8_0 -ctv q8_0 -ngl 0", llama_gguf)
+    assert codes(on_cpu) == {"cache_type_slow": "warning"}
 
 
 def test_an_empty_variable_is_read_as_a_number() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from ropewalk.checking import llama_argv
@@ -12,10 +13,12 @@ from ropewalk.checking.diagnostics import Diagnostic, diagnostic, memory_unknown
 from ropewalk.checking.flags import flag_set
 from ropewalk.checking.llama_memory import (
     cache_type_diagnostics,
+    fitted,
     host_cache_bytes,
     host_cache_diagnostics,
     memory_diagnostics,
     memory_for,
+    slow_cache,
 )
 from ropewalk.checking.llama_rope import length_diagnostics
 from ropewalk.checking.llama_settings import LlamaServed, LlamaSettings, serve, settings_of
@@ -54,9 +57,13 @@ def analyze(
     settings = settings_of(parsed)
     served = serve(settings, inspection, version=version)
     on_gpu = _on_gpu(settings, command, machine)
-    found = None
+    found = fitted_ctx = None
     if served and inspection:
         try:
+            if on_gpu:
+                fitted_ctx = fitted(settings, served, inspection, machine, version=version)
+            if fitted_ctx:
+                served = serve(replace(settings, ctx=fitted_ctx), inspection, version=version) or served
             found = memory_for(settings, served, inspection, machine, on_gpu=on_gpu, version=version)
         except (CheckpointError, UsageError) as error:
             diagnostics.append(memory_unknown(error))
@@ -66,10 +73,12 @@ def analyze(
     diagnostics += _numbers(parsed)
     diagnostics += cache_type_diagnostics(settings, inspection, on_gpu=on_gpu, version=version)
     if served:
-        diagnostics += slot_diagnostics(settings, served)
+        diagnostics += slot_diagnostics(settings, served, fitted_ctx=fitted_ctx)
+        if on_gpu is False:
+            diagnostics += slow_cache(settings, served)
     if served and inspection:
         diagnostics += length_diagnostics(settings, served, inspection, version=version)
-    if served and found:
+    if served and found and not fitted_ctx:
         diagnostics += memory_diagnostics(settings, served, found)
     diagnostics += host_cache_diagnostics(settings, memory)
     return Analysis(
@@ -78,7 +87,7 @@ def analyze(
         parsed=parsed,
         resolved=_resolved(settings, served, inspection, memory),
         diagnostics=tuple(diagnostics),
-        memory_judged=found is not None and found.fits is not None,
+        memory_judged=found is not None and (found.fits is not None or fitted_ctx is not None),
     )
 
 

@@ -6,11 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ropewalk.checking.diagnostics import Diagnostic, diagnostic, set_flag
+from ropewalk.checking.diagnostics import NO_REPAIR, Diagnostic, diagnostic, set_flag
 from ropewalk.checking.llama_settings import LlamaServed, LlamaSettings
+from ropewalk.findings import Finding, Severity
 from ropewalk.inspector.records import Inspection
 from ropewalk.planner.engines import llama_server
-from ropewalk.planner.engines.llama_builds import ALL_PAIRS
+from ropewalk.planner.engines.llama_attention import cpu_findings, kernel_findings, missing_kernel
+from ropewalk.planner.engines.llama_fit import fitted_context
 from ropewalk.planner.engines.llama_server import CACHE_TYPES
 from ropewalk.planner.engines.llama_slots import Slots
 from ropewalk.planner.fit import largest
@@ -21,7 +23,7 @@ from ropewalk.planner.terms import MemoryEstimate, memory_of
 from ropewalk.units import MIB, format_bytes
 from ropewalk.units import format_tokens as tokens
 
-_CUDA_FLASH_TYPES = frozenset({"f32", "f16", "bf16", "q8_0", "q4_0"})
+_WITH_KERNEL = frozenset({"f16", "bf16", "q8_0", "q4_0"})  # in every default build, beside itself
 _HOST_CACHES = ("prompt_cache", "context_checkpoints")
 
 
@@ -82,6 +84,32 @@ def _request(settings: LlamaSettings, slots: Slots, *, on_gpu: bool, version: st
         swa_full=slots.swa_full,
         engine_version=version,
     )
+
+
+def fitted(
+    settings: LlamaSettings,
+    served: LlamaServed,
+    inspection: Inspection,
+    machine: Machine,
+    *,
+    version: str | None,
+) -> int | None:
+    """The ``-c`` that ``--fit`` comes to on a GPU where none is given; None where it changes nothing."""
+    if machine.memory_bytes is None or not settings.fit or settings.ctx is not None or settings.per_slot:
+        return None
+    request = replace(
+        _request(settings, served.slots, on_gpu=True, version=version), memory_bytes=machine.memory_bytes
+    )
+    model = llama_server.memory_model(shape_of(inspection, mtp=request.mtp), request, machine)
+    longest = served.slots.n_ctx
+    found = fitted_context(
+        model,
+        longest=longest,
+        num_sequences=served.slots.num_slots,
+        floor=settings.fit_floor,
+        margin=settings.fit_margin,
+    )
+    return found if found < longest else None
 
 
 def _ends(estimate: MemoryEstimate) -> tuple[int, int]:
@@ -175,48 +203,44 @@ def cache_type_diagnostics(
             value=value.name,
             flash_attn=settings.flash_attn,
         )
-    elif on_gpu is not False:
-        yield from _kernels(settings, sure=on_gpu is True, version=version)
     if inspection is None:
         return
+    if on_gpu is not False:
+        yield from _kernels(settings, inspection, on_gpu=on_gpu, version=version)
     if key.name != value.name and any(group.kind == "latent" for group in inspection.layers):
         yield _pairing(settings)
     if settings.flash_attn != "off":
         yield from _blocks(settings, inspection)
 
 
-def _kernels(settings: LlamaSettings, *, sure: bool, version: str | None) -> Iterator[Diagnostic]:
-    """Older default CUDA builds have kernels only for K and V of one type (ggml-cuda/fattn.cu).
-
-    Without one ``-fa auto`` switches flash attention off, and a quantised V then stops the server
-    (ggml-org/llama.cpp#28524); ``-fa on`` has the CPU compute attention.
-    """
-    key, value = settings.key_type, settings.value_type
-    missing = "iq4_nl" in (key, value)
-    if not ALL_PAIRS.surely(version):
-        missing |= key != value or key not in _CUDA_FLASH_TYPES
-        sure &= not ALL_PAIRS.maybe(version)
-    if settings.flash_attn == "off" or not missing:
+def _kernels(
+    settings: LlamaSettings, inspection: Inspection, *, on_gpu: bool | None, version: str | None
+) -> Iterator[Diagnostic]:
+    """What the planner says of CUDA's kernels; where no GPU is certain, nothing stops."""
+    key, value = CACHE_TYPES[settings.key_type], CACHE_TYPES[settings.value_type]
+    missing = missing_kernel(shape_of(inspection), key, value, version)
+    if missing is None or (on_gpu is None and key.name == value.name == "f16"):
         return
-    stops = settings.flash_attn == "auto" and CACHE_TYPES[value].quantised
-    kind = next((name for name in (value, key) if name in _CUDA_FLASH_TYPES and name != "f16"), "q8_0")
-    effect = (
-        "-fa auto switches flash attention off, and the server stops at the quantised V"
-        if stops
-        else "attention is computed on the CPU, without a word"
-        if settings.flash_attn == "on"
-        else "-fa auto switches flash attention off"
-    )
-    yield diagnostic(
-        "cache_type_needs_flash_attention",
-        "error" if stops and sure else "warning",
-        f"default CUDA builds have no flash attention for K in {key} with V in {value}: {effect}",
-        repair=set_flag("--cache-type-k", kind, short="-ctk")
-        | set_flag("--cache-type-v", kind, short="-ctv"),
-        flag="--cache-type-v" if value != "f16" else "--cache-type-k",
-        k=key,
-        v=value,
-    )
+    kind = next((name for name in (value.name, key.name) if name in _WITH_KERNEL - {"f16"}), "q8_0")
+    typed = key.name != value.name or key.name not in _WITH_KERNEL
+    repair = set_flag("--cache-type-k", kind, short="-ctk") | set_flag("--cache-type-v", kind, short="-ctv")
+    if not typed and value.quantised:  # the heads have none: f16 does without
+        repair = set_flag("--cache-type-v", "f16", short="-ctv")
+    for finding in kernel_findings(missing, flash=settings.flash_attn, value=value):
+        stops = finding.severity == "error"
+        severity: Severity = "warning" if stops and on_gpu is None else finding.severity
+        fixed = repair if typed or stops else NO_REPAIR
+        fix = fixed.text if fixed.edits else "a build with all kernels (GGML_CUDA_FA_ALL_QUANTS), or -ngl 0"
+        where = {**finding.where, "k": key.name, "v": value.name, "fix": fix}
+        yield Diagnostic(Finding(finding.code, severity, finding.message, where), fixed)
+
+
+def slow_cache(settings: LlamaSettings, served: LlamaServed) -> Iterator[Diagnostic]:
+    """A cache that makes long prompts slow on a processor."""
+    key, value = CACHE_TYPES[settings.key_type], CACHE_TYPES[settings.value_type]
+    for finding in cpu_findings(key, value, served.slot_len):
+        where = {**finding.where, "flag": "--cache-type-k", "fix": "-ctk f16 -ctv f16 where they fit"}
+        yield Diagnostic(Finding(finding.code, finding.severity, finding.message, where))
 
 
 def _pairing(settings: LlamaSettings) -> Diagnostic:

@@ -12,6 +12,7 @@ from typing import Any, Literal, cast
 
 from ropewalk.inspector.records import Inspection
 from ropewalk.inspector.rope_blocks import full_block
+from ropewalk.planner.engines.llama_fit import DEFAULT_FLOOR, DEFAULT_MARGIN, PLACING_FLAGS
 from ropewalk.planner.engines.llama_server import CACHE_TYPES
 from ropewalk.planner.engines.llama_slots import Slots, resolve_slots
 from ropewalk.planner.records import FlashAttention, PlanRequest, SplitMode
@@ -27,11 +28,7 @@ from ropewalk.units import MIB
 AUTO_SLOTS = 4
 _CACHE_RAM_MIB = 8192  # the prompt cache, kept in host memory
 _CHECKPOINTS = 32  # per slot
-_FIT_FLOOR = 4096  # --fit-ctx
 _DRAFTED = 3  # --spec-draft-n-max
-# Where layers and experts go; with one of them --fit may still shorten a context that is not given, and does
-# nothing else (src/llama.cpp llama_params_fit_impl).
-_PLACING = ("--gpu-layers", "--n-cpu-moe", "--cpu-moe", "--override-tensor", "--tensor-split")
 _ON = frozenset({"on", "enabled", "true", "1"})
 _OFF = frozenset({"off", "disabled", "false", "0"})
 
@@ -42,8 +39,9 @@ class LlamaSettings:
 
     ``num_slots`` and ``unified`` are resolved: without ``-np`` there are four slots that share one cache.
     ``split_given``: ``--no-kv-unified`` stands there. ``scale`` is the frequency scale, None where no flag
-    sets it. ``fit_floor`` is the shortest context that ``--fit`` comes down to, ``placed`` the options given
-    that place layers and experts. ``on_gpu`` is what the command says of devices, None where it says nothing.
+    sets it. ``fit_floor`` is the shortest context that ``--fit`` comes down to, ``fit_margin`` what it leaves
+    free; ``placed`` are the options given that place layers and experts. ``on_gpu`` is what the command says
+    of devices, None where it says nothing.
     ``request`` is what is planned, but for lengths and slots.
     """
 
@@ -59,6 +57,7 @@ class LlamaSettings:
     fit: bool
     fit_given: bool
     fit_floor: int
+    fit_margin: int
     placed: tuple[str, ...]
     on_gpu: bool | None
     flash_attn: FlashAttention
@@ -94,8 +93,9 @@ def settings_of(parsed: dict[str, Any]) -> LlamaSettings:
         swa_full=bool(parsed.get("--swa-full")),
         fit=parsed.get("--fit") not in _OFF,
         fit_given=parsed.get("--fit") in _ON,
-        fit_floor=_count(parsed, "--fit-ctx") or _FIT_FLOOR,
-        placed=tuple(flag for flag in _PLACING if flag in parsed and parsed[flag] not in ("auto", "-1")),
+        fit_floor=_count(parsed, "--fit-ctx") or DEFAULT_FLOOR,
+        fit_margin=_margin(parsed.get("--fit-target")),
+        placed=tuple(flag for flag in PLACING_FLAGS if flag in parsed and parsed[flag] not in ("auto", "-1")),
         on_gpu=_on_gpu(parsed),
         flash_attn=_flash(parsed.get("--flash-attn")),
         key_type=_cache_type(parsed, "--cache-type-k"),
@@ -138,6 +138,12 @@ def _request(parsed: Mapping[str, Any]) -> PlanRequest:
         gpus_per_node=len(shares) or (len(devices) if len(devices) > 1 else None),
         mtp=_drafted(parsed),
     )
+
+
+def _margin(value: object) -> int:
+    """``--fit-target`` in MiB, one for all devices or one each."""
+    first = str(value or "").split(",")[0]
+    return int(first) * MIB if first.isdecimal() and len(first) < 12 else DEFAULT_MARGIN
 
 
 def _shares(value: object) -> tuple[float, ...]:
@@ -292,7 +298,7 @@ def _on_gpu(parsed: Mapping[str, Any]) -> bool | None:
     """Whether layers are to go to a GPU, where the command says."""
     if parsed.get("--device") == "none" or _layers(parsed) == 0:
         return False
-    placing = [flag for flag in (*_PLACING, "--main-gpu", "--fit-target") if flag in parsed]
+    placing = [flag for flag in (*PLACING_FLAGS, "--main-gpu", "--fit-target") if flag in parsed]
     return True if placing or "--device" in parsed else None
 
 

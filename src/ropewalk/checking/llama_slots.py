@@ -9,8 +9,10 @@ from ropewalk.checking.llama_settings import LlamaServed, LlamaSettings
 from ropewalk.units import format_tokens as tokens
 
 
-def slot_diagnostics(settings: LlamaSettings, served: LlamaServed) -> Iterator[Diagnostic]:
-    """How the slots come to their context."""
+def slot_diagnostics(
+    settings: LlamaSettings, served: LlamaServed, *, fitted_ctx: int | None = None
+) -> Iterator[Diagnostic]:
+    """How the slots come to their context; ``fitted_ctx`` is what ``--fit`` leaves on a known device."""
     slots = served.slots
     if settings.unified and slots.num_slots > 1:
         yield _shared(settings, served)
@@ -20,7 +22,9 @@ def slot_diagnostics(settings: LlamaSettings, served: LlamaServed) -> Iterator[D
         yield diagnostic(
             "context_may_shrink",
             "info",
-            f"-c is not given: the trained context of {tokens(slots.n_ctx)} tokens is reserved, or less "
+            f"-c is not given: --fit leaves {tokens(slots.n_ctx)} tokens of the trained context here"
+            if fitted_ctx
+            else f"-c is not given: the trained context of {tokens(slots.n_ctx)} tokens is reserved, or less "
             f"where --fit (on by default) finds too little memory, down to {tokens(settings.fit_floor)}",
             fix=f"-c {slots.n_ctx}",
             flag="--ctx-size",
