@@ -95,7 +95,7 @@ def test_several_devices_are_listed_and_no_spare_is_claimed() -> None:
         DeviceShare(f"cuda:{n}", 8 * GIB, 9 * GIB, 19 * GIB, n == 0, (18 * n, 18 * n + 18)) for n in range(2)
     )
     text = render(plan_page(replace(plan, memory=replace(plan.memory, per_device=shares))))
-    assert "2 devices of 48.00 GiB" in text
+    assert "2 GPUs of 48.00 GiB" in text
     assert "to spare" not in text
     assert "✗ cuda:1  18–35   8.00 GiB  9.00 GiB  19.00 GiB" in text
 

@@ -11,6 +11,8 @@ from ropewalk.report.figures import plural, span
 from ropewalk.report.page import Tone
 from ropewalk.units import format_bytes, format_tokens
 
+_GPUS = ("gpu", "cuda")
+
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
@@ -32,11 +34,14 @@ def verdict(plan: Plan) -> Verdict:
         said = f"{plural(len(wrong), 'error')}, see the findings: the figures rest on what is wrong"
         return Verdict("WRONG", "bad", (asked, said))
     if fit.budget_bytes is None:
-        return Verdict("NEEDS", "strong", (f"{needs} for {asked}",))
+        return Verdict("NEEDS", "strong", (f"{needs} for {asked} on {_devices(plan)}",))
     on = f"{asked} on {_budget(plan, fit.budget_bytes)}"
-    if fit.fits:
-        return Verdict("FITS", "good", (on, *_spare(plan), *_largest(fit)))
-    return Verdict("DOES NOT FIT", "bad", (on, f"needs {needs}", *_largest(fit)))
+    if not fit.fits:
+        return Verdict("DOES NOT FIT", "bad", (on, f"needs {needs}", *_largest(fit)))
+    known = plan.supported_context or plan.native_context
+    if known is not None and plan.context_len > known:
+        return Verdict("FITS MEMORY, BEYOND TRAINING", "strong", (on, *_spare(plan), *_largest(fit)))
+    return Verdict("FITS", "good", (on, *_spare(plan), *_largest(fit)))
 
 
 def _is_wrong(finding: Finding) -> bool:
@@ -57,13 +62,26 @@ def flops(count: int) -> str:
     return f"{count:,} FLOP"
 
 
-def _budget(plan: Plan, budget: int) -> str:
-    """``2 devices of 80.00 GiB and 2 of 24.00 GiB``."""
+def _devices(plan: Plan) -> str:
+    """``a GPU``, ``the processor``, ``2 GPUs and the host``."""
     shares = plan.memory.per_device
-    if len(shares) == 1:
-        return format_bytes(budget)
+    gpus = sum(share.device.startswith(_GPUS) for share in shares)
+    if gpus == 0:
+        return "the processor" if len(shares) == 1 else plural(len(shares), "device")
+    if any(not share.device.startswith((*_GPUS, "cpu")) for share in shares):
+        return plural(len(shares), "device")
+    host = " and the host" if gpus < len(shares) else ""
+    return f"{'a GPU' if gpus == 1 else plural(gpus, 'GPU')}{host}"
+
+
+def _budget(plan: Plan, budget: int) -> str:
+    """``a GPU of 48.00 GiB``, ``2 devices of 80.00 GiB and 2 of 24.00 GiB``."""
+    shares = plan.memory.per_device
     nodes = plan.request.node_memory_bytes
     sizes = [nodes[share.place.node] if nodes and share.place else budget for share in shares]
+    if len(set(sizes)) == 1:
+        devices, host, _ = _devices(plan).partition(" and the host")
+        return f"{devices}{',' if devices == 'the processor' else ' of'} {format_bytes(budget)}{host}"
     first, *others = [(len(list(alike)), format_bytes(size)) for size, alike in groupby(sizes)]
     words = [f"{first[0]} devices of {first[1]}", *(f"{count} of {size}" for count, size in others)]
     return " and ".join(words)

@@ -53,7 +53,7 @@ def test_the_first_plan_is_for_the_trained_context_on_the_first_device(
     drive: Drive, backend: FakeBackend
 ) -> None:
     async def script(pilot: Pilot[None]) -> None:
-        assert words(pilot, "#verdict").startswith("✓ FITS  32,768 tokens x 1 sequence on 48.00 GiB")
+        assert words(pilot, "#verdict").startswith("✓ FITS  32,768 tokens x 1 sequence on a GPU of 48.00 GiB")
         assert [line.split()[:3] for line in drawn(pilot, WorkBar)[2:4]] == [
             ["crossover", "47,104", "tokens,"], ["scores", "1.00", "TiB"],
         ]  # fmt: skip
