@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ropewalk.doctor import Doctor
     from ropewalk.documents import ServerList, TensorList
     from ropewalk.emit import Kind
-    from ropewalk.engines import EngineName
+    from ropewalk.engines import CheckpointFormat, EngineName
     from ropewalk.inspector.records import Checkpoint, Inspection
     from ropewalk.inspector.survey import CheckpointList
     from ropewalk.lab.records import Attention, Kernels
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from ropewalk.measuring.settings import MeasureOptions, RunRequest
     from ropewalk.measuring.store import RunStore
     from ropewalk.planner.cache_summary import CacheSummary
+    from ropewalk.planner.choose import Choice
     from ropewalk.planner.machine import Machine
     from ropewalk.planner.options import PlanOptions, ServerOptions
     from ropewalk.planner.records import Compute, Plan, PlanRequest
@@ -225,6 +226,56 @@ def plan(
     from ropewalk.serving.dry_run import confirm_plan
 
     return confirm_plan(planned, build=here.build)
+
+
+def choose(
+    sources: Sequence[Source | Inspection],
+    *,
+    context_len: int,
+    engines: Sequence[EngineName] = (),
+    **options: Unpack[ServerOptions],
+) -> Choice:
+    """Which of these checkpoints, engines, cache types and placements hold a length, best first.
+
+    A folder or repository with several GGUFs stands for all of them; ``context_len`` 0 asks for the longest
+    of each. Without ``engines`` they are the first that serves each format. The first answer has its
+    command. Raises as :func:`plan` does.
+    """
+    from ropewalk.engines import readers_of
+    from ropewalk.planner.choose import choose as choose_
+    from ropewalk.planner.plan import with_cards
+
+    inspections = [one for source in sources for one in _inspections(source)]
+    if not inspections:
+        raise UsageError("a choice needs at least one checkpoint", where={"field": "sources"})
+    formats = {_stored_as(one) for one in inspections}
+    wanted = tuple(engines) or tuple(readers_of(kind)[0].name for kind in sorted(formats))
+    _, request = _request(inspections[0], None, {"context_len": context_len, "engine": wanted[0], **options})
+    request, machine = with_cards(request)
+    chosen = choose_(inspections, request, engines=wanted, machine=machine)
+    if not chosen.positive:
+        return chosen
+    first = chosen.options[0]
+    planned = plan(first.checkpoint, first.request)
+    return replace(chosen, command=planned.launch.command if planned.launch else None)
+
+
+def _stored_as(inspection: Inspection) -> CheckpointFormat:
+    """The format that an engine would read; a config alone stands for its safetensors."""
+    return "gguf" if inspection.checkpoint.format == "gguf" else "safetensors"
+
+
+def _inspections(source: Source | Inspection) -> list[Inspection]:
+    """What is there to choose from: one checkpoint, or all GGUFs of a folder or repository."""
+    try:
+        return [_inspection(source)]
+    except CheckpointError as error:
+        choices = error.where.get("choices")
+        if error.code != "ambiguous_checkpoint" or not isinstance(choices, list):
+            raise
+        name = os.fspath(_source(source))
+        folder = Path(name).is_dir()
+        return [inspect(os.path.join(name, one) if folder else f"{name}:{one}") for one in choices]
 
 
 def probe_host(engine: EngineName, *, path: str | None = None) -> Host:

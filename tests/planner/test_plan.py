@@ -128,7 +128,7 @@ def test_a_missing_dimension_is_named() -> None:
 @pytest.mark.parametrize(
     ("options", "field"),
     [
-        ({"context_len": 0}, "context_len"),
+        ({"context_len": -1}, "context_len"),
         ({"num_sequences": 0}, "num_sequences"),
         ({"tensor_parallel": -1}, "tensor_parallel"),
         ({"memory_bytes": 0}, "memory_bytes"),

@@ -100,6 +100,20 @@ class AutoCountType(_IntegerType):
         return click.IntRange(min=0).convert(value, param, ctx)
 
 
+class ContextType(UnitType):
+    """A number of tokens, or ``max``, which is 0: the longest that is allowed."""
+
+    def __init__(self) -> None:
+        super().__init__("tokens|max", parse_tokens, "tokens")
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The count, 0 for ``max``; a usage error names the option."""
+        if value == "max":
+            return 0
+        count = super().convert(value, param, ctx)
+        return count or self.fail("a context has at least one token", param, ctx)
+
+
 class NewFileType(_PathType):
     """A file to write: that it cannot be is told before the work, not after it."""
 
@@ -135,6 +149,11 @@ NEW_FILE = NewFileType()
 
 _REQUEST, _MEMORY, _ENGINE, _SEVERAL = "What to serve", "Memory", "Engine", "Several devices"
 
+longest_option = option(
+    "--context", "context_len", type=ContextType(), required=True, group=_REQUEST,
+    help="Tokens per sequence, prompt and answer together: 131072, 128k (x 1024), 1M (x 1024^2); max: the "
+    "longest that memory, config and publisher allow.",
+)  # fmt: skip
 context_option = option(
     "--context", "context_len", type=TOKENS, required=True, group=_REQUEST,
     help="Tokens per sequence, prompt and answer together: 131072, 128k (x 1024), 1M (x 1024^2).",

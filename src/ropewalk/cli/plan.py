@@ -10,7 +10,7 @@ import click
 from ropewalk import core
 from ropewalk.cli import output
 from ropewalk.cli.command import Command, checkpoint_argument, json_option, option
-from ropewalk.cli.params import FILE, NEW_FILE, context_option, plan_options, plan_options_of
+from ropewalk.cli.params import FILE, NEW_FILE, longest_option, plan_options, plan_options_of
 from ropewalk.cli.spread import node_addresses_option
 from ropewalk.engines import EngineName, engine_of, readers_of
 from ropewalk.errors import UsageError
@@ -31,7 +31,7 @@ _EMIT = "Start it elsewhere"
     """,
 )
 @checkpoint_argument
-@context_option
+@longest_option
 @plan_options
 @node_addresses_option
 @option("--engine-path", type=FILE, help="The engine to plan for instead of the one found.")

@@ -33,6 +33,13 @@ def find_placement(case: PlanningCase) -> tuple[PlanningCase, tuple[PlacementSte
     return case.asking(tried.options[chosen]), tuple(tried.steps(chosen))
 
 
+def placements(case: PlanningCase) -> tuple[PlanningCase, ...]:
+    """The placements with the most and the least on the devices. Raises as :func:`find_placement` does."""
+    _check(case.shape, case.request)
+    options = _options(case.shape, case.request)
+    return case.asking(options[0]), case.asking(options[-1])
+
+
 def _check(shape: ModelShape, request: PlanRequest) -> None:
     flag = "--gpu-layers auto" if request.fit == "gpu_layers" else "--n-cpu-moe auto"
     where = {"flag": flag, "engine": request.engine, "memory_bytes": request.memory_bytes}

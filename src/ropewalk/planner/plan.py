@@ -16,6 +16,7 @@ from ropewalk.planner.case import PlanningCase
 from ropewalk.planner.compute import compute_of, work_of
 from ropewalk.planner.engines import rules_of
 from ropewalk.planner.fit import fit_limits
+from ropewalk.planner.longest import LONGEST, longest_context
 from ropewalk.planner.machine import Machine
 from ropewalk.planner.model import shape_of
 from ropewalk.planner.nodes import find_nodes
@@ -43,7 +44,7 @@ from ropewalk.units import MIB, format_bytes
 
 _UNKNOWN = Machine()
 _LEAST = {
-    "context_len": 1, "num_sequences": 1, "tensor_parallel": 1, "pipeline_parallel": 1,
+    "context_len": LONGEST, "num_sequences": 1, "tensor_parallel": 1, "pipeline_parallel": 1,
     "max_batched_tokens": 1, "batch": 1, "ubatch": 1, "gpu_layers": 0, "cache_ram_bytes": 0,
     "context_checkpoints": 0, "data_parallel": 1, "decode_context_parallel": 1, "nodes": 1,
     "gpus_per_node": 1, "block_size": 1, "mtp": 0, "max_num_seqs": 1, "kv_cache_memory_bytes": 1,
@@ -69,10 +70,12 @@ def make_plan(
     not part of it: ``launch`` stays None. Raises :class:`UsageError` for a request that no engine could be
     given, :class:`CheckpointError` where a dimension is unknown.
     """
-    request, machine = _with_cards(_with_budget(request), machine)
+    request, machine = with_cards(_with_budget(request), machine)
     _check(request)
     shape = shape_of(inspection, draft=draft, projector=projector, mtp=request.mtp)
-    case, candidates, placements = _settled(PlanningCase(shape, request, machine, rules_of(request.engine)))
+    case, candidates, placements = _settled(
+        _with_length(inspection, PlanningCase(shape, request, machine, rules_of(request.engine)))
+    )
     request = case.request
     key, value = case.types()
     estimated = case.memory_model().estimate_memory(request.context_len, request.num_sequences)
@@ -127,7 +130,7 @@ def prompt_work(
     return tuple(work_of(shape, length=length, key=key, value=value) for length in lengths)
 
 
-def _with_cards(request: PlanRequest, machine: Machine) -> tuple[PlanRequest, Machine]:
+def with_cards(request: PlanRequest, machine: Machine = _UNKNOWN) -> tuple[PlanRequest, Machine]:
     """The request and the machine of the cards that it names; several are cut over unless a cut is asked for.
 
     Raises :class:`UsageError` for a name that is not known.
@@ -142,6 +145,13 @@ def _with_cards(request: PlanRequest, machine: Machine) -> tuple[PlanRequest, Ma
         shards = cards.count if uncut else request.tensor_parallel
         request = replace(request, gpus_per_node=request.gpus_per_node or cards.count, tensor_parallel=shards)
     return request, machine
+
+
+def _with_length(inspection: Inspection, case: PlanningCase) -> PlanningCase:
+    """The case with the longest length, where that is asked for."""
+    if case.request.context_len != LONGEST:
+        return case
+    return case.asking(replace(case.request, context_len=longest_context(inspection, case)))
 
 
 def _check(request: PlanRequest) -> None:
