@@ -30,6 +30,7 @@ def engines_page() -> str:
             _TAKEN,
             table("engine", "since", "what changed", "source", rows=map(_rule, (*RULES, *own))),
             _LLAMA_CPP_PYTHON,
+            _OLLAMA,
             _CACHE_TYPES,
             _types("llama-server and llama-cpp-python", llama_server.CACHE_TYPES),
             _types("vLLM on a GPU", vllm.GPU_TYPES),
@@ -87,6 +88,7 @@ _WORDS = {
     "vllm_hf_overrides": "`--hf-overrides`",
     "llama_server_flags": "flags",
     "transformers_v5": "`config.json`",
+    "header": "the file's header (`ropewalk bake`)",
 }
 
 _TAKEN = """
@@ -115,6 +117,27 @@ Stopping it stops the container, as `docker run` hands signals on. One that had 
 
 A plan is for the engine that is installed here, or for `--engine-version V`. What is known to differ between
 versions is this; a version that cannot be read is taken to be as new as the newest:
+"""
+
+_OLLAMA = """
+## Ollama
+
+`--engine ollama` plans what Ollama 0.33 makes of a GGUF; nothing is started. It runs llama-server itself
+(b10488), so that the memory is that one's, with these differences:
+
+| | what Ollama does |
+|---|---|
+| context | `num_ctx`, capped at the length that the file declares |
+| without `num_ctx` | 4,096 tokens below 23 GiB of GPU memory, 32,768 below 47 GiB, 262,144 above |
+| beyond the declared length | nothing: it has no rope setting. `ropewalk bake` writes YaRN into a copy |
+| sequences | `OLLAMA_NUM_PARALLEL`, 1 by default: `-c` is `num_ctx` times that |
+| batch, `-b` and `-ub` | 512; 1,024 above 4,096 tokens of all slots, 2,048 above 32,768, if memory allows |
+| cache type | `OLLAMA_KV_CACHE_TYPE`, one for keys and values |
+| layers on the GPU | as many as llama-server finds room for; `num_gpu` sets a number |
+| prompt cache, checkpoints | llama-server's defaults, up to 8 GiB of host memory: switched off in the plan |
+
+The finding `ollama_settings` has the lines of the Modelfile and the environment of `ollama serve`;
+`ollama_default_context` says what would be served without.
 """
 
 _LLAMA_CPP_PYTHON = """

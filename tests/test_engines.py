@@ -19,7 +19,15 @@ import ropewalk
 from ropewalk import core, engines
 from ropewalk.engines import REGISTRY, Engine, EngineName, engine_for
 from ropewalk.errors import EngineMissingError
-from ropewalk.planner.engines import EngineRules, llama_cpp_python, llama_server, rules_of, transformers, vllm
+from ropewalk.planner.engines import (
+    EngineRules,
+    llama_cpp_python,
+    llama_server,
+    ollama,
+    rules_of,
+    transformers,
+    vllm,
+)
 from ropewalk.serving.dry_run import DryRun, dry_run_of
 from ropewalk.serving.engines import Adapter, adapter_of, pick_engine
 from ropewalk.serving.engines.find import Finder, finder_of
@@ -43,6 +51,7 @@ RULES: dict[EngineName, EngineRules] = {
     "llama-server": llama_server,
     "llama-cpp-python": llama_cpp_python,
     "transformers": transformers,
+    "ollama": ollama,
 }
 ADAPTERS: dict[EngineName, Adapter] = {
     "vllm": vllm_launch,

@@ -12,17 +12,18 @@ from typing import Literal
 
 from ropewalk.errors import UsageError
 
-EngineName = Literal["vllm", "llama-server", "llama-cpp-python", "transformers"]
+EngineName = Literal["vllm", "llama-server", "llama-cpp-python", "transformers", "ollama"]
 CheckpointFormat = Literal["safetensors", "gguf"]
 DynamicNtk = Literal["per_prompt", "table", "none"]
-RopeWords = Literal["vllm_hf_overrides", "llama_server_flags", "transformers_v5"]
+RopeWords = Literal["vllm_hf_overrides", "llama_server_flags", "transformers_v5", "header"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RopeTraits:
     """How an engine reads rotations and lengths; the defaults are transformers 5.24's.
 
-    ``words`` is the field of :class:`ropewalk.planner.records.RopeDecision` that the engine is configured by.
+    ``words`` is the field of :class:`ropewalk.planner.records.RopeDecision` that the engine is configured by;
+    with ``header`` it takes none: what the file declares is served, and no more.
     ``dynamic_ntk``: the base grows with each prompt, or a table ends at the config's length, or the type is
     unknown. ``chooses_per_prompt``: longrope's list is chosen by each prompt, not once for the server.
     """
@@ -206,9 +207,20 @@ TRANSFORMERS = Engine(
     how_to_get="transformers is planned for, not served: ask for vllm or llama-server",
 )
 
+OLLAMA = Engine(
+    name="ollama",
+    title="Ollama",
+    formats=("gguf",),
+    rules="ropewalk.planner.engines.ollama",
+    rope=replace(_LLAMA_CPP_ROPE, words="header"),
+    plans_for_cpu=True,
+    how_to_get="Ollama is planned for, not served: put the planned num_ctx into a Modelfile, or serve the "
+    "GGUF with llama-server, which Ollama starts itself",
+)
+
 # In the order in which one is chosen for a checkpoint.
 REGISTRY: dict[str, Engine] = {
-    engine.name: engine for engine in (VLLM, LLAMA_SERVER, LLAMA_CPP_PYTHON, TRANSFORMERS)
+    engine.name: engine for engine in (VLLM, LLAMA_SERVER, LLAMA_CPP_PYTHON, TRANSFORMERS, OLLAMA)
 }
 REFERENCE: EngineName = "transformers"  # whose rotations the others' are held against
 

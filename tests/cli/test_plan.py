@@ -172,7 +172,7 @@ def test_an_engine_that_was_named_needs_no_reason(planned: Calls, invoke: Invoke
         (("--context", "12GiB"), "'12GiB' is not a token count"),
         (("--context", "4k", "--memory", "24X"), "'24X' is not a size"),
         (("--context", "4k", "--sequences", "0"), "--sequences"),
-        (("--context", "4k", "--engine", "ollama"), "'ollama' is not one of"),
+        (("--context", "4k", "--engine", "tgi"), "'tgi' is not one of"),
     ],
 )
 def test_wrong_values_name_the_option(

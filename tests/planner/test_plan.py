@@ -136,7 +136,7 @@ def test_a_missing_dimension_is_named() -> None:
         ({"cache_ram_bytes": -1, "engine": "llama-server"}, "cache_ram_bytes"),
         ({"context_len": 2**63}, "context_len"),
         ({"tensor_parallel": 64, "pipeline_parallel": 64}, "pipeline_parallel"),
-        ({"engine": "ollama"}, "engine"),
+        ({"engine": "tgi"}, "engine"),
     ],
 )
 def test_requests_that_make_no_sense(options: dict[str, Any], field: str) -> None:

@@ -35,6 +35,7 @@ MODELS = [smollm2(), qwen3_8b(), gemma3_27b(), gpt_oss_20b(), deepseek_v3(indexe
 MACHINES = [Machine(kind="cpu"), Machine(kind="gpu")]
 models = st.sampled_from(MODELS)
 engines: st.SearchStrategy[EngineName] = st.sampled_from(planned_engines())
+RULES = {engine: rules_of(engine) for engine in planned_engines()}  # imported before the clock runs
 machines = st.sampled_from(MACHINES)
 lengths = st.integers(1, 300_000)
 counts = st.integers(1, 64)

@@ -74,6 +74,8 @@ def decide_rope(
 
 def _decide(at: Situation, arm: str) -> RopeAdvice:
     factor = _forced_factor(arm)
+    if at.traits.words == "header" and (factor is not None or at.target > (at.limit or at.target)):
+        return _refuse(at, notes.only_in_header(at, factor))
     if arm == "shipped" and at.limit is not None and at.target > at.limit:
         return _refuse(at, notes.beyond_limit(at))
     if at.positions not in ("rope", "nope_mixed"):

@@ -68,6 +68,18 @@ def over_trained(at: Situation) -> Finding:
     )
 
 
+def only_in_header(at: Situation, factor: float | None) -> Finding:
+    """An engine without rope flags, which serves no more than the file declares."""
+    asked = f"{_len(at.target)} tokens" if factor is None else f"YaRN {format_number(factor)}"
+    return Finding(
+        "rope_only_in_header",
+        "error",
+        f"{asked}: {at.engine} takes no rope setting and serves at most the {_len(at.limit)} tokens that "
+        "the file declares; write it into a copy: ropewalk bake MODEL.gguf --context N --output FILE",
+        {"context_len": at.target, "max_position_embeddings": at.limit},
+    )
+
+
 def beyond_limit(at: Situation) -> Finding:
     """More than the engine serves of the checkpoint as shipped."""
     return Finding(
