@@ -217,7 +217,7 @@ def test_detach_leaves_it_running_and_says_how_to_stop_it(
     outcome = invoke("serve", "m", "--context", "128k", "--detach")
     assert outcome.status == 0
     assert "stop       ropewalk stop 8000" in outcome.out
-    assert outcome.err.splitlines()[-1] == "left running as process 41"
+    assert outcome.err.splitlines()[-1] == "running in the background, PID 41"
 
 
 def test_what_was_left_running_is_listed(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:

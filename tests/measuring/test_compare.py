@@ -77,7 +77,7 @@ def test_the_verdict_speaks_for_the_longest_length_alone() -> None:
     assert said.verdict == (
         "for 11,600 tokens YaRN 1.5: 3 of 5 recalled, against 0 of 5 unscaled; "
         "at 1,900 tokens 4 of 5, against 3 of 5 as shipped; "
-        "five trials a length: a first look, not a certificate"
+        "5 trials per length: indicative only"
     )
     longest = [pair for pair in said.pairs if pair.length == 11600]
     assert [(pair.arm, pair.other, pair.pairs, pair.only_arm, pair.only_other) for pair in longest] == [
@@ -88,7 +88,7 @@ def test_the_verdict_speaks_for_the_longest_length_alone() -> None:
 def test_a_single_arm_is_compared_with_nothing() -> None:
     said = compare(ARMS[:1], {"shipped": trials("shipped", {900: "####."})}, target_len=900)
     assert said.recommended == "shipped"
-    assert said.verdict.startswith("for 900 tokens as shipped: 4 of 5 recalled; five trials")
+    assert said.verdict.startswith("for 900 tokens as shipped: 4 of 5 recalled; 5 trials")
 
 
 def test_level_arms_are_not_ranked() -> None:

@@ -169,7 +169,7 @@ def test_a_scaling_in_the_words_of_another_version(vllm_plan: Plan) -> None:
     assert checked("rope", vllm_plan, build=VLLM).message == "positions as trained"
     scaled = replace(vllm_plan, rope=replace(vllm_plan.rope, decision="scale", type="yarn", factor=4.0))
     item = checked("rope", scaled, build=VLLM)
-    assert (item.ok, item.message) == (True, "yarn 4, in the words of vllm 0.32.0")
+    assert (item.ok, item.message) == (True, "YaRN 4, as flags of vllm 0.32.0")
     older = replace(scaled, request=replace(scaled.request, engine_version="0.29.0"))
     item = checked("rope", older, build=VLLM)
     assert item.ok is False

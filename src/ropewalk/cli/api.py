@@ -48,7 +48,7 @@ _SOURCES, _BOUNDS = "What may be read", "Bounds"
     multiple=True,
     type=click.Path(path_type=Path, file_okay=False, exists=True),
     group=_SOURCES,
-    help="A folder whose checkpoints may be named; may be repeated.",
+    help="A folder that clients may read from; may be repeated.",
 )
 @option("--hub/--no-hub", default=False, group=_SOURCES, help="Whether Hub ids may be named.")
 @option(

@@ -45,7 +45,7 @@ _SERVER, _LOOK_SECONDS = "The server", 1.0
 )
 @option("--threads", type=COUNT, metavar="N", group=_SERVER, help="Threads of the engine.")
 @option("--engine-path", type=FILE, group=_SERVER, help="The engine to start instead of the one found.")
-@option("--log", "log_path", type=FILE, group=_SERVER, help="Where the engine's own lines go.")
+@option("--log", "log_path", type=FILE, group=_SERVER, help="Log file of the engine.")
 @option(
     "--ready-timeout",
     type=click.FloatRange(min=1),
@@ -125,7 +125,7 @@ def command(
             _say("stopping: it does not hold what was planned")
             return 1
         if detach:
-            _say(f"left running as process {service.detach().pid}")
+            _say(f"running in the background, PID {service.detach().pid}")
             return 0
         _wait(service)
     _say("stopped")

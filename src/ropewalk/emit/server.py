@@ -102,8 +102,8 @@ def require_published(server: Server) -> str:
     if version is not None and parts is not None and not _UNRELEASED.search(version):
         return published.release.format(*parts)
     raise UsageError(
-        f"{engine} is pinned to a release, and the plan is for {version or 'any version'} of it: "
-        f"plan for one, --engine-version {published.example}",
+        f"add --engine-version (such as {published.example}) to choose the image tag: the plan is for "
+        f"{version or 'any version'} of {engine}",
         where={"flag": "--engine-version", "value": version, "engine": engine},
     )
 

@@ -16,7 +16,6 @@ Trials = Mapping[str, Sequence[Trial]]  # by arm, in the order of the arms
 CERTIFYING_TRIALS = 30  # per length: five depths, six haystacks
 MIN_PROBES = 5  # prompts whose first token must agree before a scaling is called inactive
 _SIGNIFICANT = 0.05
-_WORDS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 
 
 def compare(arms: Sequence[ArmResult], trials: Trials, *, target_len: int) -> Comparison:
@@ -157,12 +156,11 @@ def _cost(
 
 
 def _weight(trials: int, p_value: float | None) -> str:
-    count = _WORDS[trials] if trials < len(_WORDS) else f"{trials}"
     if trials < CERTIFYING_TRIALS:
-        return f"{count} trials a length: a first look, not a certificate"
+        return f"{trials} {'trial' if trials == 1 else 'trials'} per length: indicative only"
     if p_value is None:
-        return f"{count} trials"
-    return f"{count} trials, p = {p_value:.2g}{'' if p_value < _SIGNIFICANT else ': no difference is shown'}"
+        return f"{trials} trials"
+    return f"{trials} trials, p = {p_value:.2g}{'' if p_value < _SIGNIFICANT else ': no difference is shown'}"
 
 
 def _few_trials(trials: Trials) -> Iterable[Finding]:

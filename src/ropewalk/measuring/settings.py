@@ -23,6 +23,8 @@ BASE_LEN = 2048  # short enough for every model that is served at long context, 
 CHAT_TOKENS = 32  # more for an answer that makes a sentence of its own
 TAIL_TOKENS = 80  # what a further question about a haystack costs: fill, question, opening
 
+_EXPECTED = {"depths": "--depths are shares from 0 to 1, such as 0.5, each given once"}
+
 
 @dataclass(frozen=True, slots=True)
 class MeasureSettings:
@@ -64,7 +66,8 @@ class MeasureSettings:
             if wrong:
                 value = getattr(self, name)
                 raise UsageError(
-                    f"{name} {value!r} cannot be measured", where={"field": name, "value": value}
+                    _EXPECTED.get(name, f"{name} {value!r} cannot be measured"),
+                    where={"field": name, "value": value},
                 )
         return self
 

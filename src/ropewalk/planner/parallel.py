@@ -149,7 +149,7 @@ def check_options(request: PlanRequest, known: frozenset[str]) -> None:
         value = getattr(request, name)
         if name not in known and value != unset:
             raise UsageError(
-                f"{request.engine} has nothing like {flag}",
+                f"{request.engine} does not support {flag}",
                 where={"flag": flag, "value": value, "engine": request.engine},
             )
 

@@ -44,7 +44,7 @@ def _check(shape: ModelShape, request: PlanRequest) -> None:
     flag = "--gpu-layers auto" if request.fit == "gpu_layers" else "--n-cpu-moe auto"
     where = {"flag": flag, "engine": request.engine, "memory_bytes": request.memory_bytes}
     if "gguf" not in engine_of(request.engine).formats:
-        raise UsageError(f"{request.engine} has nothing like {flag}", where=where)
+        raise UsageError(f"{request.engine} does not support {flag}", where=where)
     if request.memory_bytes is None:
         raise UsageError(f"{flag} needs to know the device: --gpu NAME or --memory SIZE", where=where)
     if request.device == "cpu":

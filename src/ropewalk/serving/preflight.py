@@ -142,8 +142,9 @@ def _rope(flight: _Flight) -> Outcome:
             return False, f"planned for {build.engine} {planned}, this is {build.version}: {rule.change}"
     if parse_version(build.version, build.engine) is None:
         return None, f"{build.name} does not tell its version: it is taken for a new one"
-    scaling = f"{rope.type} {rope.factor:g}" if rope.factor else rope.decision
-    return True, f"{scaling}, in the words of {build.name} {build.version}"
+    kind = "YaRN" if rope.type == "yarn" else rope.type
+    scaling = f"{kind} {rope.factor:g}" if rope.factor else rope.decision
+    return True, f"{scaling}, as flags of {build.engine} {build.version}"
 
 
 def _memory(flight: _Flight) -> Outcome:

@@ -115,7 +115,7 @@ def test_one_sequence() -> None:
         ({"cache_ram_bytes": 1}, "has no --cache-ram; llama-server has"),
         ({"context_checkpoints": 1}, "has no --context-checkpoints"),
         ({"mtp": 1}, "has no --mtp"),
-        ({"tensor_parallel": 2, "layer_partition": (3, 4)}, "has nothing like --layer-partition"),
+        ({"tensor_parallel": 2, "layer_partition": (3, 4)}, "does not support --layer-partition"),
         ({"cache_type_v": "q9"}, "llama-cpp-python has no cache type 'q9'"),
     ],
 )

@@ -125,12 +125,12 @@ def tightest(found: Plan) -> DeviceShare:
         ({"rpc_servers": ONE, "tensor_split": (float("nan"),)}, "does not divide"),
         ({"rpc_servers": ("somewhere",)}, "'somewhere' is no HOST:PORT"),
         ({"rpc_servers": ONE, "node_memory_bytes": (GIB,)}, "1 sizes of memory for this machine and 1 RPC"),
-        ({"nodes": 2}, "llama-server has nothing like --nodes"),
-        ({"data_parallel": 2}, "llama-server has nothing like --data-parallel"),
-        ({"layer_partition": (15, 15)}, "llama-server has nothing like --layer-partition"),
+        ({"nodes": 2}, "llama-server does not support --nodes"),
+        ({"data_parallel": 2}, "llama-server does not support --data-parallel"),
+        ({"layer_partition": (15, 15)}, "llama-server does not support --layer-partition"),
         (
             {"memory_bytes": GIB, "gpus_per_node": 2, "fit": "nodes"},
-            "llama-server has nothing like --fit nodes",
+            "llama-server does not support --fit nodes",
         ),
     ],
 )

@@ -221,7 +221,7 @@ def test_arm_with_a_factor(plain_gguf: Inspection, qwen3: Inspection) -> None:
     "arm", ["yarn", "yarn:", "yarn:x", "yarn:0.5", "yarn:nan", "yarn:inf", "linear:2", ""]
 )
 def test_arms_that_are_none(qwen3: Inspection, arm: str) -> None:
-    with pytest.raises(UsageError, match="is no arm"):
+    with pytest.raises(UsageError, match="is not a valid arm"):
         decide(qwen3, 4096, arm=arm)
 
 

@@ -144,7 +144,7 @@ def test_a_pause_holds_the_run_until_it_goes_on(drive: Drive, backend: FakeBacke
         assert screen(pilot).check_action("go_on", ())
         held = pilot.app.run_worker(lambda: control(told), thread=True, group="measure")
         await until(pilot, lambda: screen(pilot)._waiting)
-        assert words(pilot, "#progress") == "‖ paused: c goes on"
+        assert words(pilot, "#progress") == "‖ paused · c continue"
         await press(pilot, "c")
         await until(pilot, lambda: held.is_finished)
         assert not screen(pilot)._waiting

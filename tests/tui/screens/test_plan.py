@@ -225,7 +225,9 @@ def test_the_command_is_copied_on_one_line_and_launched(drive: Drive) -> None:
         await press(pilot, "y")
         assert pilot.app.clipboard.startswith("vllm serve models/Qwen3-8B --max-model-len 131072")
         assert "\n" not in pilot.app.clipboard
-        assert words(pilot, "#command").splitlines()[-1] == "by the rules of vllm 0.33.0"
+        assert (
+            words(pilot, "#command").splitlines()[-1] == "worked out, not run, from the rules of vllm 0.33.0"
+        )
         await press(pilot, "l")
         assert isinstance(pilot.app.screen, ServeScreen)
 

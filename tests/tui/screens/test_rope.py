@@ -43,7 +43,7 @@ def test_the_decision_stands_with_its_reason_and_source(drive: Drive) -> None:
         "YaRN factor 4.0 from 32,768", "131,072 / 32,768, the publisher's rule", "source: QwenLM/Qwen3 docs",
     ]  # fmt: skip
     assert "scaled    40 of 64 pairs rotate more slowly" in lines
-    assert "no turn   24 never complete one in the trained context" in lines
+    assert "no turn   24 pairs never completed a turn in training" in lines
 
 
 def test_the_factor_is_a_slider_a_number_and_a_pair_of_keys(drive: Drive, backend: FakeBackend) -> None:

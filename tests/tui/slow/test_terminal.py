@@ -111,7 +111,7 @@ def test_open_plan_serve_measure_stop(terminal: Tmux, tmp_path: Path) -> None:
     terminal.press("s")
     terminal.wait_for("left")
     terminal.press("p")
-    terminal.wait_for("paused: c goes on")
+    terminal.wait_for("paused · c continue")
     terminal.press("c")
     terminal.wait_for("s start")  # it is over, and another one could begin
     with RunStore(tmp_path / "runs.sqlite3") as store:

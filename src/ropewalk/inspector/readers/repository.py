@@ -246,7 +246,9 @@ class _Reading:
 
     def _note_missing_shards(self, missing: Sequence[str], index: Index | None) -> None:
         tensors = sum(len(index.shards[shard]) for shard in missing) if index else None
-        message = f"{len(missing):,} shards are missing: {some(missing)}"
+        message = (
+            f"{len(missing):,} {'shard is' if len(missing) == 1 else 'shards are'} missing: {some(missing)}"
+        )
         where: dict[str, Any] = {
             "missing_files": list(missing[:MAX_NAMED]),
             "num_missing_files": len(missing),

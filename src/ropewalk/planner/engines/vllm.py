@@ -532,7 +532,7 @@ def findings(shape: ModelShape, request: PlanRequest, machine: Machine) -> list[
             Finding(
                 "cache_type_misaligned",
                 "error",
-                f"{kind.name} stores latent rows of {kind.block_len} values, which this model has not",
+                f"{kind.name} stores latent rows of {kind.block_len} values, which this model does not have",
                 {"flag": "--cache-type", "value": kind.name, "widths": sorted(w or 0 for w in widths)},
             )
         )

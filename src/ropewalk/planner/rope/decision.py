@@ -100,7 +100,7 @@ def _forced_factor(arm: str) -> float | None:
         factor = 0.0
     if kind != "yarn" or not 1.0 <= factor <= 1024.0:
         raise UsageError(
-            f"{arm!r} is no arm; write auto, shipped, unscaled or yarn:F with a factor from 1 to 1024",
+            f"{arm!r} is not a valid arm; expected auto, shipped, unscaled or yarn:F, F from 1 to 1024",
             where={"arm": arm},
         )
     return factor

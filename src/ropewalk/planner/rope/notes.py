@@ -32,9 +32,7 @@ def beyond_published(at: Situation, severity: Severity) -> Finding:
     else:
         known = f"the publisher describes up to {_len(at.supported)} tokens ({at.rule.source})"
     remedy = (
-        "; --allow-unvalidated plans it all the same"
-        if severity == "error"
-        else ": measure before trusting it"
+        "; --allow-unvalidated plans it anyway" if severity == "error" else ": measure before trusting it"
     )
     return Finding(
         "beyond_published_context",
@@ -95,8 +93,8 @@ def builtin_exhausted(at: Situation, reach: int | None) -> Finding:
     return Finding(
         "context_over_trained",
         "error",
-        f"{at.rope_type} scaling is part of this checkpoint and reaches {_len(reach)} tokens; nothing is "
-        f"stacked on top of it for {_len(at.target)} (the arm unscaled serves that for measuring)",
+        f"{at.rope_type} scaling is part of this checkpoint and reaches {_len(reach)} tokens; no second "
+        f"scaling is added for {_len(at.target)} (to measure one: --arm unscaled)",
         {"context_len": at.target, "reach": reach, "rope_type": at.rope_type},
     )
 

@@ -297,7 +297,7 @@ class MeasureScreen(RecordScreen):
         if control is None or view is None:
             return Content("")
         if self._waiting:
-            return Content.styled("‖ paused: c goes on", "bold $warning")
+            return Content.styled("‖ paused · c continue", "bold $warning")
         words = "pausing after this prompt" if control.is_paused else doing_now(view)
         words = "stopping" if control.is_ended else words
         progress = view.progress

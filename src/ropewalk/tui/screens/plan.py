@@ -57,7 +57,7 @@ class PlanScreen(RecordScreen):
         Binding("x", "exact", "type length"),
         Binding("y", "copy", "copy command"),
         Binding("l", "launch", "launch"),
-        Binding("u", "unvalidated", "past published", show=False),
+        Binding("u", "unvalidated", "allow unpublished lengths", show=False),
     ]
 
     def compose_body(self) -> ComposeResult:
@@ -75,7 +75,7 @@ class PlanScreen(RecordScreen):
             yield Choice("shards", [(count, f"TP {count}") for count in _RANKS], id="parallel")
             yield Choice("stages", [(count, f"PP {count}") for count in _RANKS], id="stages")
             yield Choice("nodes", [(count, str(count)) for count in _RANKS], id="nodes")
-            yield Choice("beyond", [(False, "refused"), (True, "allowed")], id="unvalidated")
+            yield Choice("unpublished lengths", [(False, "refuse"), (True, "allow")], id="unvalidated")
         yield Static(id="verdict")
         yield RecordList(id="findings")
         with VerticalScroll(id="panels", can_focus=False):
@@ -239,7 +239,7 @@ def command_page(plan: Plan, width: int) -> Content:
     """The command folded for reading; ``y`` copies it on one line."""
     if plan.launch is None:
         return Content.styled("none: this plan cannot be served", "$grey")
-    how = "confirmed by" if plan.launch.confirmed_by == "engine" else "by the rules of"
+    how = "confirmed by" if plan.launch.confirmed_by == "engine" else "worked out, not run, from the rules of"
     engine = f"{plan.launch.engine} {plan.launch.engine_version or ''}".rstrip()
     return Content.assemble(
         clean_lines(fold(plan.launch.command, width=max(40, width))), "\n", (f"{how} {engine}", "$grey")

@@ -231,9 +231,9 @@ def _figures(table: RopeTable) -> Iterator[tuple[str, str]]:
     yield "pairs", f"{count}, {table.rotary_dim} of {table.head_dim} numbers of a head turn"
     yield "scaled", f"{len(table.touched)} of {count} pairs rotate more slowly"
     if table.native_context:
-        yield "no turn", f"{len(table.incomplete)} never complete one in the trained context"
+        yield "no turn", f"{len(table.incomplete)} pairs never completed a turn in training"
     if table.attention_factor is not None:
-        yield "attention", f"factor {table.attention_factor:.6g} on queries and keys each"
+        yield "attention", f"scale {table.attention_factor:.6g}"
 
 
 def pairs_page(table: RopeTable) -> Content:

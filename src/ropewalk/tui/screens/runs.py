@@ -106,7 +106,7 @@ class RunsScreen(RecordScreen):
         )
         self.query_one("#runs-panel").border_subtitle = f"{len(found)} of {len(self._listed)}"
         if not found:
-            none = "no run is stored yet: 5 measures" if not self._listed else "no run matches"
+            none = "No runs yet. Press 5 to measure." if not self._listed else "no run matches"
             self.query_one("#run", Static).update(Content.styled(none, "$grey"))
 
     @on(Input.Changed, "#filter")

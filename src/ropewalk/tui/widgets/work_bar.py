@@ -45,7 +45,8 @@ def work_lines(plan: Plan, compute: Compute, width: int) -> Iterator[Content]:
         times = plan.context_len / compute.crossover_len
         yield _labelled(
             "crossover",
-            f"{format_tokens(compute.crossover_len)} tokens, where both are equal; here {times:.2g} x that",
+            f"{format_tokens(compute.crossover_len)} tokens: attention equals linear work; "
+            f"you are at {times:.2g}x",
         )
     yield scores(plan, compute)
     decode = compute.decode
