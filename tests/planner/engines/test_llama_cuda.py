@@ -52,6 +52,14 @@ LOGS: list[tuple[str, str, int, str, dict[str, Any], float, float | None]] = [
     ("gt929", "gemma-4-12B-it-qat-UD-Q4_K_XL.gguf", 2048, "10621", {**Q8, **POOL}, 134.56, None),
     ("gt955", "Qwen3.6-35B-A3B-Q4_K.gguf", 32768, "9263", {}, 493.0, None),
     ("gt357", "Qwen3-32B-Q4_K_M.gguf", 8192, "6000", {"gpu_layers": 40}, 916.08, None),
+    (  # ggml-org/llama.cpp#23861, comment of 2026-05-30: an RTX 3080, before and with that change
+        "baseline", "Qwen3.6-35B-A3B-Q4_K.gguf", 150000, "9263",
+        {**Q8, "cpu_moe": True, "batch": 4096, "ubatch": 4096}, 3976.0, 2408.0,
+    ),
+    (
+        "#23861", "Qwen3.6-35B-A3B-Q4_K.gguf", 150000, "9500",
+        {**Q8, "cpu_moe": True, "batch": 4096, "ubatch": 4096}, 3892.0, 2408.0,
+    ),
     (
         "gt959 gt960", "Mistral-7B-Instruct-v0.2.Q4_K_S.gguf", 32768, "4500",
         {"batch": 512, "flash_attn": "off"}, 2144.0, 72.01,
