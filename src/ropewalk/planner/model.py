@@ -65,6 +65,7 @@ def shape_of(
         packed_weights=(_bits(inspection) or 8) < 8,
         rope_numbers=_rope_numbers(inspection),
         gated=not _is_plain(inspection),
+        dense_blocks=_count(inspection, "first_k_dense_replace"),
         packs_experts_only=_quantised_by(inspection) == "mxfp4",
         projector_bytes=_projector_bytes(inspection, projector),
         parallel_block=_is_parallel(inspection),
@@ -97,7 +98,7 @@ def _default_inner(inspection: Inspection) -> int:
 def _is_plain(inspection: Inspection) -> bool:
     """Two matrices without a gate: as the tensors show, else a LayerNorm and an activation by its name."""
     stated = str(inspection.value("feed_forward"))
-    by_name = inspection.value("normalisation") == "LayerNorm" and stated.startswith(("gelu", "relu"))
+    by_name = inspection.value("normalisation") == "LayerNorm" and stated.startswith(("gelu", "relu", "None"))
     return "two matrices" in stated or by_name
 
 

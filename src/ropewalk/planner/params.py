@@ -40,7 +40,11 @@ def estimated_weights(shape: ModelShape, *, bits: float | None = None) -> Weight
     layers = _mixers_by_block(shape)
     experts = [0] * len(layers)
     rest, routed = _feed_forward_parameters(shape), _expert_parameters(shape)
+    matrices = 3 if shape.gated else 2
     for index in _feed_forward_blocks(shape):
+        if shape.num_experts and index < shape.dense_blocks:
+            layers[index] += matrices * shape.hidden_size * shape.intermediate_size
+            continue
         layers[index] += rest + routed
         experts[index] = routed
     return WeightBytes(

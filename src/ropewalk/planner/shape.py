@@ -31,8 +31,9 @@ class ModelShape:
     keep a matrix of keys and values (not Mamba's state), ``quantised`` that weights are stored so,
     ``packed_weights`` that they have fewer than eight bits, ``packs_experts_only`` only the experts,
     ``gated`` that feed-forwards have three matrices. ``rope_numbers`` are the cosines and sines of all
-    positions. ``encoder_len`` None says that the encoder reads the prompt, so that it is as long as the
-    context. ``is_sound`` is False where the inspection found an error: no size is exact then.
+    positions, ``dense_blocks`` how many first ones have no experts though others do. ``encoder_len`` None
+    says that the encoder reads the prompt, so that it is as long as the context. ``is_sound`` is False where
+    the inspection found an error: no size is exact then.
     ``expected_bytes`` is about what all weights take where tensors are missing, 0 where none is.
     ``parallel_block``: attention and feed-forward read the same; ``per_layer_len`` is the width of the inputs
     that every block gets of its own, of all blocks together.
@@ -77,6 +78,7 @@ class ModelShape:
     expected_bytes: int = 0
     packs_experts_only: bool = False
     rope_numbers: int = 0
+    dense_blocks: int = 0
 
     @property
     def has_dense_blocks(self) -> bool:

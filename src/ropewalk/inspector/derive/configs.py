@@ -128,6 +128,7 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "ssm_inner_size": ("mamba_d_ssm",),
     "ssm_expand": ("mamba_expand", "expand"),
     "conv_l_cache": ("conv_L_cache",),
+    "first_k_dense_replace": ("first_k_dense_replace", "num_dense_layers", "moe_layer_start_index"),
     "linear_key_head_dim": ("linear_key_head_dim", "linear_attn_config.head_dim"),
     "mamba_ssm_dtype": ("mamba_ssm_dtype", "mamba_ssm_cache_dtype"),
     "lru_width": ("lru_width",),
