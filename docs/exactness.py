@@ -227,9 +227,9 @@ are 18 of the 93 runs that the tests hold."""
 _LLAMA_CUDA = """
 ## llama-server on CUDA, planned and printed
 
-Weights by place (`-ngl`, `--n-cpu-moe`, `--cpu-moe`, `-ot`, `--tensor-split`, MTP) are equal to 0.01 MiB in the seven
-logs and eight placements that the tests hold. Compute buffers, by the build of the day, in MiB; of 25 starts of small
-models of many kinds on a CPU (b11549) all lie in ranges of at most 10 %, caches and states are equal.
+Weights by place (`-ngl`, `--n-cpu-moe`, `--cpu-moe`, MTP) are equal to 0.01 MiB in the ten placements that the
+tests hold. Compute buffers, by the build of the day, in MiB; of 25 starts of small models of many kinds on a
+CPU (b11549) all lie in ranges of at most 10 %, caches and states are equal.
 
 | model, flags, build | device: planned | printed | host: planned | printed |
 | --- | --- | --- | --- | --- |
@@ -237,11 +237,11 @@ models of many kinds on a CPU (b11549) all lie in ranges of at most 10 %, caches
 | Qwen3.6-27B, 200,192 tokens, q8_0, 2026-05 | 596.5 – 738.5 | 654.78 | 411.0 – 412.3 | 411.29 |
 | Qwen3.6-27B with MTP, 131,072 tokens, q8_0, 2026-05 | 495.0 – 637.0 | 495.00 | 276.0 – 277.3 | 276.29 |
 | Llama-3.2-3B, 2,048 tokens, 2026 | 256.5 – 328.5 | 284.90 | 16.0 – 17.0 | 16.26 |
-| Qwen3.6-35B-A3B, `--cpu-moe`, 150,000 tokens, ubatch 4,096, 2026-05 | 3,912 – 4,776 | 3,976 | 2,408 – 2,409 | 2,408 |
+| Qwen3.6-35B-A3B, `--cpu-moe`, 150,000 tokens, 2026-05 | 3,912 – 4,776 | 3,976 | 2,408 – 2,409 | 2,408 |
 | Mistral-7B, no flash attention, 32,768 tokens, 2025-01 | 2,101 – 2,243 | 2,144.00 | 72.0 – 81.0 | 72.01 |
 
-A build without a number is planned by the newest rules. Not exact are copied expert matrices (up to two at a time),
-attention without a kernel, and several devices as a pipeline: ranges. Nothing was measured on a card by the project."""
+A build without a number is planned by the newest rules. Ranges are planned for copied expert matrices, for
+attention without a kernel, and for several devices as a pipeline."""
 
 _VLLM = """
 ## vLLM, planned and reported
