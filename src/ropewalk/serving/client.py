@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from ropewalk.errors import EngineError, EngineTimeoutError
 from ropewalk.serving.server_report import ServerLoad, ServerReport, read_metrics
+from ropewalk.units import MIB, format_bytes
 
 if TYPE_CHECKING:
     import httpx2
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 CONNECT_SECONDS = 5.0
 QUESTION_SECONDS = 60.0  # anything but a completion: tokenizing a megabyte takes seconds on a busy machine
 COMPLETION_SECONDS = 3600.0  # the prefill of a long prompt sends nothing until it is done
+MAX_ANSWER_BYTES = 128 * MIB  # the token ids of a prompt of a million tokens are 8
 
 Message = Mapping[str, str]  # role, content
 
@@ -143,7 +146,8 @@ class HttpClient:
         import httpx2
 
         try:
-            return self._http.get("/health", timeout=CONNECT_SECONDS).status_code == 200
+            with self._http.stream("GET", "/health", timeout=CONNECT_SECONDS) as response:
+                return response.status_code == 200
         except httpx2.TransportError:
             return False
 
@@ -164,13 +168,24 @@ class HttpClient:
     ) -> httpx2.Response:
         import httpx2
 
-        timeout = httpx2.Timeout(seconds, connect=CONNECT_SECONDS)
+        timeout, deadline = httpx2.Timeout(seconds, connect=CONNECT_SECONDS), time.monotonic() + seconds
+        late = f"{self.base_url}{path} did not answer within {seconds:g} s"
+        content = bytearray()
         try:
-            return self._http.request(method, path, json=body, timeout=timeout)
+            with self._http.stream(method, path, json=body, timeout=timeout) as response:
+                for chunk in response.iter_bytes():
+                    content += chunk
+                    if len(content) > MAX_ANSWER_BYTES:
+                        raise EngineError(
+                            f"{self.base_url}{path} answers more than {format_bytes(MAX_ANSWER_BYTES)}",
+                            code="engine_answer_too_large",
+                            where={**self._where(path), "limit_bytes": MAX_ANSWER_BYTES},
+                        )
+                    if time.monotonic() > deadline:
+                        raise EngineTimeoutError(late, where=self._where(path))
+            return httpx2.Response(response.status_code, content=bytes(content))
         except httpx2.TimeoutException as error:
-            raise EngineTimeoutError(
-                f"{self.base_url}{path} did not answer within {seconds:g} s", where=self._where(path)
-            ) from error
+            raise EngineTimeoutError(late, where=self._where(path)) from error
         except httpx2.TransportError as error:
             raise EngineError(
                 f"{self.base_url}{path} cannot be reached: {error}",

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
+import signal
 import subprocess
+import threading
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from importlib import import_module
@@ -15,7 +18,9 @@ from typing import Protocol, cast
 from ropewalk.engines import Engine, EngineName, engine_of, served_engines
 from ropewalk.errors import EngineMissingError
 from ropewalk.serving.records import EngineBuild
+from ropewalk.units import MIB
 
+MAX_PRINTED_BYTES = MIB  # of a program that is asked what it is; vLLM's help has 0.2 MiB
 _ASK_SECONDS = 60.0  # importing vLLM's metadata on a cold disk, not a measurement
 Ask = Callable[[str], EngineBuild | None]
 
@@ -126,17 +131,38 @@ def interpreter_of(program: str) -> str:
 
 
 def run(argv: list[str]) -> str | None:
-    """What a program prints, or None where it cannot be run."""
+    """What a program prints, its first MiB at most; None where it cannot be run or does not end in time.
+
+    What it began is ended with it: it is found by name, and could be anything.
+    """
     try:
-        done = subprocess.run(
+        process = subprocess.Popen(
             argv,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            timeout=_ASK_SECONDS,
+            start_new_session=True,
         )
-    except (OSError, subprocess.TimeoutExpired):
+    except OSError:
         return None
-    return done.stdout
+    late = threading.Event()
+
+    def end() -> None:
+        late.set()
+        _end(process)
+
+    timer = threading.Timer(_ASK_SECONDS, end)
+    timer.start()
+    try:
+        with process:
+            printed = process.stdout.read(MAX_PRINTED_BYTES + 1) if process.stdout else b""
+            if len(printed) > MAX_PRINTED_BYTES:
+                _end(process)
+    finally:
+        timer.cancel()
+    return None if late.is_set() else printed[:MAX_PRINTED_BYTES].decode(errors="replace")
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shlex
 import signal
 import subprocess
@@ -13,7 +14,10 @@ from pathlib import Path
 from ropewalk.errors import EngineError, EngineFailedError
 from ropewalk.serving.process.processes import descendants, describe_exit_status, send
 from ropewalk.serving.process.supervisor import KILL_SECONDS
+from ropewalk.units import KIB, MIB
 
+MAX_READ_BYTES = 32 * MIB  # of a log at a time
+MAX_LINE_BYTES = 64 * KIB
 _MAX_LINES = 200_000  # a verbose day of serving; older lines than these tell nothing about the start
 
 
@@ -27,13 +31,18 @@ class LogTail:
         self._offset = 0
 
     def read_new(self) -> list[str]:
-        """Lines that were completed since the last call."""
+        """Lines that were completed since the last call; the last of them where very much was added, and of a
+        very long line its beginning."""
         with self.path.open("rb") as log:
+            size = log.seek(0, os.SEEK_END)
+            if size - self._offset > MAX_READ_BYTES:
+                self._offset, self._rest = size - MAX_READ_BYTES, b""
             log.seek(self._offset)
-            added = log.read()
+            added = log.read(MAX_READ_BYTES)
         self._offset += len(added)
-        *complete, self._rest = (self._rest + added).split(b"\n")
-        new = [line.decode(errors="replace") for line in complete]
+        *complete, rest = (self._rest + added).split(b"\n")
+        self._rest = rest[:MAX_LINE_BYTES]
+        new = [line[:MAX_LINE_BYTES].decode(errors="replace") for line in complete]
         self.lines = (self.lines + new)[-_MAX_LINES:]
         return new
 
