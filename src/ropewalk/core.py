@@ -423,9 +423,9 @@ def check(
     unit, a compose file, llama-swap's configuration), with the name of the service behind it. Without
     ``checkpoint`` the command's own model is read, from this machine or the Hub; where it cannot be, the
     verdict is open. ``read`` reads it instead, and no file is looked for then. ``engine_version`` is the
-    version whose rules apply. ``gpu`` is a card's name, ``memory_bytes`` the memory of each device, ``device``
-    its kind (``cpu``, ``gpu``), ``machine`` all of it at once; without a memory whether the server fits is not
-    judged. Nothing is started. Raises
+    version whose rules apply. ``gpu`` is a card's name, ``memory_bytes`` the memory of each device,
+    ``device`` its kind (``cpu``, ``gpu``), ``machine`` all of it at once; without a memory whether the server
+    fits is not judged. Nothing is started. Raises
     :class:`CheckpointError` for a checkpoint that is named or here and cannot be read, and
     :class:`UsageError` for a command that starts no engine.
     """
