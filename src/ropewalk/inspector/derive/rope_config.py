@@ -367,10 +367,10 @@ class _Reader:
 
     def _compressed(self, raw: Mapping[str, Any], theta: Any) -> Blocks:
         """DeepSeek-V4: only layers with a compressor are scaled, and without YaRN's magnitude."""
-        scaled = self.flat(raw, theta=theta)
+        scaled = self.flat({**raw, "rope_theta": theta})
         if scaled["rope_type"] == "yarn":
             scaled.setdefault("attention_factor", 1.0)
-        return {"main": self.flat({}), "compress": scaled}
+        return {"main": self.flat({}, theta=raw.get("rope_theta")), "compress": scaled}
 
     def theta_fact(self, raw: Mapping[str, Any], block: Block) -> Fact:
         """Base of the full-attention layers; a second value beside the block is told."""

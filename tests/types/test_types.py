@@ -1,0 +1,70 @@
+"""Every model type that transformers generates text with, built by the library and read by us.
+
+``make types`` runs it with the group ``types`` of pyproject.toml. A type that a newer transformers adds is
+listed, not a failure.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.types.library import TOKENS, build, generating_types
+
+from ropewalk.errors import RopewalkError
+from ropewalk.inspector.checkpoint import open_checkpoint
+from ropewalk.inspector.inspection import inspect_checkpoint
+from ropewalk.planner.caches import CacheType
+from ropewalk.planner.layers_cache import logical_cache
+from ropewalk.planner.model import shape_of
+
+transformers = pytest.importorskip("transformers")
+pytest.importorskip("torch")
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
+BF16 = CacheType("bf16", 1, 2)
+KNOWN = frozenset((Path(__file__).parent / "known.txt").read_text().split())
+# What differs from the library on purpose, and why.
+DIFFERS = {
+    "bigbird_pegasus": "the config ties the head, the class does not",
+    "pop2piano": "the config ties the head, the class does not",
+    "vision-encoder-decoder": "the wrapper's word about ties is not the decoder's",
+    "speech-encoder-decoder": "the wrapper's word about ties is not the decoder's",
+    "cpmant": "32 tokens of a prompt are put before every text",
+    "deepseek_v4": "the library keeps its one row twice, as keys and as values",
+    "minimax": "the state is no attribute of the library's cache layer",
+    "modernbert-decoder": "the library keeps one row less than the window",
+    "speecht5": "the encoder's stack is the larger one",
+    "unlimited_ocr": "the library's ring buffer has attributes of its own",
+}
+
+
+@pytest.mark.parametrize("model_type", sorted(KNOWN & generating_types().keys()))
+def test_a_type_as_the_library_builds_it(model_type: str, tmp_path: Path) -> None:
+    if model_type in DIFFERS:
+        pytest.xfail(DIFFERS[model_type])
+    try:
+        built = build(model_type, generating_types()[model_type])
+    except Exception as error:  # class defaults that do not fit each other, or a package that is not there
+        pytest.skip(f"the library does not build it: {error}")
+    found = inspect_checkpoint(open_checkpoint(built.write(tmp_path)))
+    assert [finding.message for finding in found.findings if finding.severity == "error"] == []
+    assert found.checkpoint.parameters in (None, pytest.approx(built.parameters, rel=1e-3))
+    if not built.cached or built.cached == (0, 0):
+        return
+    try:
+        shape = shape_of(found)
+    except RopewalkError:
+        return  # no dimensions, no plan
+    cache = logical_cache(
+        shape.layers, context_len=TOKENS, key=BF16, value=BF16, encoder_len=shape.encoder_len
+    )
+    kv, state = built.cached
+    assert cache.kv_bytes == 2 * kv
+    is_unknown = any("unknown" in finding.code for finding in found.findings)
+    assert is_unknown or bool(cache.state_elements or cache.indexer_bytes) == bool(state)
+
+
+def test_new_types_are_listed() -> None:
+    new = sorted(generating_types().keys() - KNOWN)
+    if new:
+        pytest.skip(f"transformers {transformers.__version__} has new types: {', '.join(new)}")
