@@ -11,6 +11,7 @@ import pytest
 from benchmarks.fuzz import run
 from tests.inspector.made import Specs, codes, inspect
 
+from ropewalk.errors import CheckpointError
 from ropewalk.inspector.records import Inspection
 from ropewalk.planner.caches import CacheType
 from ropewalk.planner.layers_cache import LogicalCache, logical_cache
@@ -428,3 +429,50 @@ def test_nan_and_infinity_do_not_reach_the_record() -> None:
 def test_configs_and_shapes_at_random_give_a_record_or_an_error() -> None:
     """benchmarks/fuzz.py does the same with 200,000."""
     assert sum(run("checkpoint", count=1500, seed=3).values()) == 1500
+
+
+# --- messages ---------------------------------------------------------------------------------------------
+
+
+def test_an_importance_matrix_is_named_as_one() -> None:
+    with pytest.raises(CheckpointError, match="importance matrix") as caught:
+        inspect(gguf={"general.type": "imatrix", "imatrix.chunk_count": 100})
+    assert caught.value.code == "imatrix_only"
+
+
+def test_a_plan_of_an_adapter_names_its_base_model() -> None:
+    specs = {"base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight": ("F32", [8, 512])}
+    relatives = {"adapter_config.json": {"peft_type": "LORA", "base_model_name_or_path": "ORG/BASE"}}
+    adapter = inspect({}, specs, relatives=relatives)
+    with pytest.raises(CheckpointError, match="is an adapter: plan its base model ORG/BASE"):
+        shape_of(adapter)
+
+
+def test_a_null_head_size_beside_another_quotient() -> None:
+    """Engines derive 160 and fail; the tensors say 128 (Mistral Small's kind)."""
+    config = {
+        **DENSE,
+        "hidden_size": 5120,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 8,
+        "head_dim": None,
+        "num_hidden_layers": 1,
+    }
+    specs = {
+        f"model.layers.0.self_attn.{name}_proj.weight": ("BF16", shape)
+        for name, shape in {
+            "q": [4096, 5120],
+            "k": [1024, 5120],
+            "v": [1024, 5120],
+            "o": [5120, 4096],
+        }.items()
+    }
+    (finding,) = [f for f in inspect(config, specs).findings if f.code == "config_tensor_mismatch"]
+    assert (finding.severity, finding.where["derived"], finding.where["tensors"]) == ("error", 160, 128)
+
+
+def test_a_factor_on_top_of_a_raised_length() -> None:
+    block = {"type": "linear", "factor": 4.0}
+    config = {**DENSE, "max_position_embeddings": 16384, "original_max_position_embeddings": 4096}
+    assert "context_scaled_twice" in codes(inspect({**config, "rope_scaling": block}))
+    assert "context_scaled_twice" not in codes(inspect({**DENSE, "rope_scaling": block}))

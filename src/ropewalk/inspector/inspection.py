@@ -39,6 +39,7 @@ from ropewalk.inspector.derive.reconcile import (
     Disagreement,
     is_incomplete,
     mismatch,
+    null_head_dim,
     reconcile_heads,
     reconcile_observed,
     reconcile_vocabulary,
@@ -248,6 +249,7 @@ class _Derivation:
             hidden_size=self.facts["hidden_size"].value,
             prefix=self.places.prefix,
         )
+        self.findings += null_head_dim(self.settings, self.facts, has_tensors=bool(self.evidence))
         found += reconcile_observed(self.settings, observed)
         self.findings += [mismatch(self.settings, item) for item in found]
         heads = {row.shape[0] for row in self.places.output_head if len(row.shape) == 2}

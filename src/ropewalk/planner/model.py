@@ -18,6 +18,16 @@ _PER_LAYER_GATES = frozenset({"inp_gate.weight", "per_layer_input_gate.weight"})
 _NO_WEIGHTS = WeightBytes(embedding=0, output_head=0, other=0, layers=(), experts=(), mtp=0, towers=0)
 
 
+def _is_adapter(inspection: Inspection) -> CheckpointError:
+    base = inspection.value("base_model")
+    named = f"its base model {base}" if isinstance(base, str) and base else "its base model"
+    return CheckpointError(
+        f"{inspection.checkpoint.source} is an adapter: plan {named}",
+        code="adapter_only",
+        where={"file": inspection.checkpoint.source, "base_model": base},
+    )
+
+
 def shape_of(
     inspection: Inspection,
     *,
@@ -31,6 +41,8 @@ def shape_of(
     many tokens the checkpoint's own MTP layers propose. Raises :class:`CheckpointError` naming a missing
     dimension, :class:`UsageError` where there are no MTP layers.
     """
+    if inspection.checkpoint.kind == "adapter":
+        raise _is_adapter(inspection)
     weights = inspection.weights
     shape = ModelShape(
         stored_as=inspection.checkpoint.format,

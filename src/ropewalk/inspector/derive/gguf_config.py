@@ -46,6 +46,12 @@ KEYS: dict[str, str] = {
 def read_gguf(metadata: Mapping[str, Any]) -> Settings:
     """Settings of a GGUF file's key-value section. Raises :class:`CheckpointError`."""
     arch = metadata.get("general.architecture")
+    if metadata.get("general.type") == "imatrix":
+        raise CheckpointError(
+            "an importance matrix (general.type is imatrix), which llama-quantize reads: no model",
+            code="imatrix_only",
+            where={"field": "general.type", "value": "imatrix"},
+        )
     if not isinstance(arch, str) or not arch:
         raise CheckpointError(
             "the GGUF file states no general.architecture",

@@ -121,6 +121,25 @@ def reconcile_heads(
     ]
 
 
+def null_head_dim(settings: Settings, facts: Mapping[str, Fact], *, has_tensors: bool) -> list[Finding]:
+    """``head_dim: null`` where the tensors have another size than the quotient that engines then take."""
+    declared, proven = settings.fact("head_dim"), facts["head_dim"]
+    hidden, heads = facts["hidden_size"].value, facts["num_attention_heads"].value
+    if declared is None or declared.value is not None or declared.source != "config" or not has_tensors:
+        return []
+    if not (isinstance(hidden, int) and isinstance(heads, int) and heads > 0 and proven.source == "tensor"):
+        return []
+    quotient = hidden // heads
+    if proven.value in (None, quotient):
+        return []
+    message = (
+        f"{declared.detail} is null: engines take hidden_size / num_attention_heads = {quotient}, but "
+        f"{proven.detail} says {proven.value}, and they fail to load it; write {proven.value}"
+    )
+    where = {"field": declared.detail, "config": None, "derived": quotient, "tensors": proven.value}
+    return [Finding("config_tensor_mismatch", "error", message, {**where, "tensor": proven.detail})]
+
+
 def _is_one_kind(where: Sequence[int], words: Sequence[LayerWord]) -> bool:
     """Whether these layers are all those of some kinds: the config then speaks of the others alone."""
     kinds = {words[index] for index in where}

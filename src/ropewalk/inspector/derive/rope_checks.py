@@ -35,6 +35,22 @@ def check_factor(block: Block, max_len: int | None) -> Iterator[Finding]:
             yield _factor_mismatch(factor, implicit, original, max_len)
 
 
+def check_multiplied(block: Block, max_len: int | None, original: Any) -> Iterator[Finding]:
+    """A linear or dynamic factor multiplies the stated length; one that is raised already is scaled twice."""
+    factor, start = block.get("factor"), block.get("original_max_position_embeddings") or original
+    if block["rope_type"] not in ("linear", "dynamic") or factor is None or not factor > 1:
+        return
+    if max_len is None or not is_number(start) or start <= 0 or not math.isclose(max_len, start * factor):
+        return
+    yield Finding(
+        "context_scaled_twice",
+        "warning",
+        f"max_position_embeddings {max_len} is {start:g} x {factor:g} already, and engines multiply it by "
+        f"the {block['rope_type']} factor once more, to {int(max_len * factor)}; state {int(start)}",
+        {"field": "max_position_embeddings", "value": max_len, "factor": factor, "original": start},
+    )
+
+
 def _factor_missing(rope_type: str, suggested: float | None) -> Finding:
     hint = f"; max_position_embeddings over the original length gives {suggested:g}" if suggested else ""
     return Finding(

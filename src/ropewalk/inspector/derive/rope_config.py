@@ -13,7 +13,14 @@ from typing import Any
 
 from ropewalk.findings import Finding, Severity
 from ropewalk.inspector.derive.families import family_of
-from ropewalk.inspector.derive.rope_checks import check_factor, check_longrope, check_outer, is_number, whole
+from ropewalk.inspector.derive.rope_checks import (
+    check_factor,
+    check_longrope,
+    check_multiplied,
+    check_outer,
+    is_number,
+    whole,
+)
 from ropewalk.inspector.records import Fact, Source
 from ropewalk.inspector.rope_blocks import (
     KNOWN_TYPES,
@@ -89,6 +96,7 @@ def standardise_rope(
     partial = reader.partial_fact(flat, head_dim)
     rotary_dim = reader.rotary_dim(flat, partial.value, head_dim)
     reader.findings += check_factor(flat, None if reader.original_assumed else reader.max_len)
+    reader.findings += check_multiplied(flat, reader.max_len, config.get("original_max_position_embeddings"))
     reader.findings += check_longrope(flat, rotary_dim=rotary_dim.value, config=config)
     if outer is not None and outer is not config:
         reader.findings += check_outer(outer, flat)

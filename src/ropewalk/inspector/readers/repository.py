@@ -172,7 +172,7 @@ class _Reading:
                 count=slices + 1,
             )  # fmt: skip
         if names and not len(self.tensors):
-            self.add("empty_checkpoint", "error", f"{some(names)}: no tensor in it", files=list(names))
+            self.add("empty_checkpoint", "warning", f"{some(names)}: no tensor in it", files=list(names))
 
     def _join_slices(self, columns: Columns, repeated: Collection[str]) -> bool:
         """Lengthen the tensors of earlier files by these slices; False where they are no equal slices.
