@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import shlex
 import struct
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from tests.cli.conftest import Invoke, invoke
 
 import ropewalk
 from ropewalk import core
+from ropewalk.cli.app import app
 from ropewalk.planner.rope.versions import NEWEST
 
 __all__ = ["invoke"]
@@ -208,3 +211,18 @@ def test_lengths_beyond_the_context_are_refused(smollm2: Path, invoke: Invoke, t
     )
     assert outcome.status == 2
     assert "2,048 tokens do not fit a context of 1,024" in outcome.err
+
+
+def test_a_page_ends_with_what_starts_the_plan_here(made: Make, invoke: Invoke) -> None:
+    folder = made("a model")
+    words = ("--context", "4k", "--engine", "vllm", "--memory", "24G", "--kv-unified", "--device", "cuda:0")
+    outcome = invoke("plan", str(folder), *words)
+    last = outcome.out.splitlines()[-1]
+    assert set(shlex.split(last)) >= {"serve", str(folder), "--context", "4096", "--kv-unified", "cuda:0"}
+    command = app.get_command(click.Context(app), "serve")
+    assert command is not None
+    parsed = command.make_context("serve", shlex.split(last)[3:]).params
+    assert (parsed["checkpoint"], parsed["memory_bytes"]) == (str(folder), (24 * 1024**3,))
+    broken = made("broken")
+    (broken / "model-00002-of-00002.safetensors").unlink()
+    assert "here: ropewalk serve" not in invoke("plan", str(broken), *words).out

