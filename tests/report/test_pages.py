@@ -86,7 +86,7 @@ def test_a_plan_that_rests_on_an_error_is_not_said_to_fit() -> None:
 def test_the_largest_context_says_what_ends_it() -> None:
     plan = records.qwen3_plan()
     text = render(plan_page(replace(plan, fit=replace(plan.fit, limited_by="publisher"))), 120)
-    assert "largest context 188,416 tokens (the longest published)" in text
+    assert "largest context 188,416 tokens (the longest described)" in text
 
 
 def test_several_devices_are_listed_and_no_spare_is_claimed() -> None:

@@ -98,7 +98,7 @@ def _spare(plan: Plan) -> tuple[str, ...]:
 def _largest(fit: Fit) -> tuple[str, ...]:
     said = []
     if fit.largest_context_len:
-        ends = {"config": " (the config's limit)", "publisher": " (the longest published)"}
+        ends = {"config": " (the config's limit)", "publisher": " (the longest described)"}
         limit = ends.get(fit.limited_by or "", "")
         said.append(f"largest context {format_tokens(fit.largest_context_len)} tokens{limit}")
     if fit.max_sequences:
