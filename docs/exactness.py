@@ -228,8 +228,8 @@ _LLAMA_CUDA = """
 ## llama-server on CUDA, planned and printed
 
 Weights by place (`-ngl`, `--n-cpu-moe`, `--cpu-moe`, MTP) are equal to 0.01 MiB in the ten placements that
-the tests hold. Compute buffers, by the build of the day, in MiB; of 25 starts of small models of many kinds on
-a CPU (b11549) all lie in ranges of at most 10 %, caches and states are equal.
+the tests hold. Compute buffers, by the build of the day, in MiB; of 25 starts of small models of many kinds
+on a CPU (b11549) all lie in ranges of at most 10 %, caches and states are equal.
 
 | model, flags, build | device: planned | printed | host: planned | printed |
 | --- | --- | --- | --- | --- |
