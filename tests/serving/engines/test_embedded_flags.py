@@ -104,3 +104,10 @@ assert xllamacpp.llama_split_mode.LLAMA_SPLIT_MODE_LAYER == 1
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_rules_for_tensors_become_one_text() -> None:
+    """In the order given; the first that matches counts."""
+    given = dict(parse(["-ot", "a=CPU,b=CUDA0", "--n-cpu-moe", "2", "--cpu-moe"]))
+    experts = r"\.ffn_(up|down|gate|gate_up)_(ch|)exps=CPU"
+    assert given["tensor_buft_overrides"] == rf"a=CPU,b=CUDA0,blk\.0{experts},blk\.1{experts},{experts}"
