@@ -181,3 +181,23 @@ def test_a_card_is_judged_for_by_its_name(smollm2_gguf: Inspection) -> None:
     ):
         with pytest.raises(UsageError):
             core.check(command, checkpoint=smollm2_gguf, **wrong)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("vllm", "serve", "m", "--hf-overrides", "[" * 100_000),
+        ("vllm", "serve", "m", "--max-model-len", "9" * 300),
+        ("vllm", "serve", "m", "--max-model-len", "9" * 5000),
+        ("llama-server", "-c", "9" * 5000),
+        ("llama-server", "-np", "2147483647"),
+        ("llama-server", "-ts", "nan,inf"),
+    ],
+)
+def test_numbers_and_depths_beyond_reason_are_told(words: tuple[str, ...], smollm2_gguf: Inspection) -> None:
+    assert check_command(words, inspection=smollm2_gguf, machine=ROOMY).engine == words[0]
+
+
+def test_more_words_than_a_system_starts_are_refused() -> None:
+    with pytest.raises(UsageError):
+        check_command(["llama-server", *(f"--no-{number}" for number in range(60_000))])

@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 from ropewalk.checking.command import Command
 from ropewalk.checking.containers import CONTAINER_PROGRAMS, read_container
 from ropewalk.checking.documents import command_of
-from ropewalk.checking.shell import Word, split
+from ropewalk.checking.shell import Word, bounded, split
 from ropewalk.engines import REGISTRY, EngineName
 from ropewalk.errors import UsageError
 
@@ -65,6 +65,7 @@ def read_command(argv: Sequence[str]) -> Command:
     the one command that starts an engine counts. Raises :class:`UsageError` for none, and for several.
     """
     if len(argv) != 1:
+        bounded(len(argv), sum(map(len, argv)))
         return _read_words(list(argv))
     return _read_text(argv[0], _MAX_DEPTH)
 

@@ -10,7 +10,7 @@ import difflib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from typing import Any, Literal
 
@@ -31,6 +31,8 @@ Kind = Literal[
     "optional",  # a value or none
     "pair",  # two values
 ]
+_LONGEST = 64  # characters; no option is longer
+_APART = 16  # in length; what is further is no misspelling
 _NO_VALUE = frozenset({"switch", "bool"})
 
 
@@ -94,7 +96,16 @@ class FlagSet:
 
     def close_to(self, spelled: str) -> list[str]:
         """Options that look like a misspelled one, best first."""
-        return difflib.get_close_matches(spelled, [*self.known, *self.removed], n=3, cutoff=0.75)
+        if len(spelled) > _LONGEST:
+            return []
+        return list(_close(self.engine, spelled))
+
+
+@lru_cache(maxsize=1024)
+def _close(engine: EngineName, spelled: str) -> tuple[str, ...]:
+    flags = flag_set(engine)
+    names = [name for name in (*flags.known, *flags.removed) if abs(len(name) - len(spelled)) <= _APART]
+    return tuple(difflib.get_close_matches(spelled, names, n=3, cutoff=0.75))
 
 
 @cache

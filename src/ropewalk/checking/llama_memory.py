@@ -75,7 +75,9 @@ def memory_for(
 def _request(settings: LlamaSettings, slots: Slots, *, on_gpu: bool, version: str | None) -> PlanRequest:
     return replace(
         settings.request,
-        context_len=slots.n_ctx // slots.num_slots,  # what is lost to rounding is less than the padding
+        context_len=max(
+            slots.n_ctx // slots.num_slots, 1
+        ),  # what is lost to rounding is less than the padding
         num_sequences=slots.num_slots,
         device="gpu" if on_gpu else "cpu",
         batch=slots.n_batch,

@@ -12,6 +12,7 @@ _STOI = re.compile(r"\s*([+-]?\d+)", re.ASCII)
 _STOF = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)", re.ASCII)
 _HUMAN = re.compile(r"(\d+(?:\.\d+)?)([kKmMgGtT])", re.ASCII)
 _SINGLE_MIN, _SINGLE_MAX = 2.0**-126, (2 - 2**-23) * 2.0**127
+_MOST = 1 << 53  # what a double still holds exactly
 _POWERS = {"k": 1, "m": 2, "g": 3, "t": 4}
 
 
@@ -47,10 +48,14 @@ def human_int(text: str) -> int:
     """
     match = _HUMAN.fullmatch(text.strip())
     if match is None:
-        return int(text)
-    number, suffix = match.groups()
-    power = _POWERS[suffix.lower()]
-    return int(float(number) * 1000**power) if suffix.islower() else int(number) * 1024**power
+        value = int(text)
+    else:
+        number, suffix = match.groups()
+        power = _POWERS[suffix.lower()]
+        value = int(float(number) * 1000**power) if suffix.islower() else int(number) * 1024**power
+    if abs(value) > _MOST:
+        raise ValueError("it is more than any count")
+    return value
 
 
 def human_length(text: str) -> int:
@@ -68,4 +73,7 @@ def finite(text: str) -> float:
 
 def json_value(text: str) -> Any:
     """A JSON text, of finite numbers only. Raises ValueError."""
-    return json.loads(text, parse_float=finite, parse_constant=finite)
+    try:
+        return json.loads(text, parse_float=finite, parse_constant=finite)
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error

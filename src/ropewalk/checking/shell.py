@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from ropewalk.errors import UsageError
 
 MAX_COMMAND = 1 << 18  # characters; ARG_MAX leaves one argument 128 KiB
-MAX_WORDS = 1 << 13
+MAX_WORDS = 1 << 10
 _OPERATOR = re.compile(r"(?:\d?>>?&?\d?-?|&>>?|<<?<?|\|\|?|&&?|;;?)")
 _PLAIN = re.compile(r"[^\s'\"\\$`|&;<>{]+")
 _BLANK = re.compile(r"\s+")
@@ -46,23 +46,25 @@ def join(words: Sequence[str]) -> str:
     return " ".join(quoted(word) for word in words)
 
 
+def bounded(words: int, characters: int) -> None:
+    """Raises :class:`UsageError` for a command that no system would start."""
+    for name, count, most in (("words", words, MAX_WORDS), ("characters", characters, MAX_COMMAND)):
+        if count > most:
+            raise UsageError(
+                f"the command has {count:,} {name}, at most {most:,} are read",
+                where={name: count, "maximum": most},
+            )
+
+
 def split(text: str) -> list[Word]:
     """The words and operators of a command line.
 
     A backslash, caret or backtick at the end of a line continues it, and so does a next line that begins with
     an option. Raises :class:`UsageError` for a quotation without an end and for more than 2^18 characters.
     """
-    if len(text) > MAX_COMMAND:
-        raise UsageError(
-            f"the command has {len(text):,} characters, at most {MAX_COMMAND:,} are read",
-            where={"characters": len(text), "maximum": MAX_COMMAND},
-        )
+    bounded(0, len(text))
     words = list(_words(re.sub(r"(?:\\|(?<=\s)[\^`])\r?\n", " ", text)))
-    if len(words) > MAX_WORDS:
-        raise UsageError(
-            f"the command has {len(words):,} words, at most {MAX_WORDS:,} are read",
-            where={"words": len(words), "maximum": MAX_WORDS},
-        )
+    bounded(len(words), 0)
     return words
 
 
