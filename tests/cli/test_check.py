@@ -95,3 +95,10 @@ def test_the_model_of_the_command_is_inspected(
 def test_a_command_that_starts_neither_engine_is_wrong_usage(invoke: Invoke) -> None:
     assert invoke("check", "--", "ollama", "run", "x").status == 2
     assert invoke("check").status == 2
+
+
+def test_the_page_keeps_the_words_as_they_were_typed(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(core, "inspect", lambda source: records.qwen3_8b())
+    outcome = invoke("check", 'vllm serve ~/"my models" --max-model-len 999999 > "$LOG" 2>&1 &')
+    assert 'vllm serve ~/"my models" --max-model-len' in outcome.out
+    assert '> "$LOG" 2>&1 &' in outcome.out
