@@ -169,3 +169,17 @@ def test_a_context_that_fit_left_on_a_card(shared: Path, unpacked: Callable[[str
     assert (result.ok, result.findings[-1].code) == (True, "context_may_shrink")
     assert result.resolved.kv_cells is not None
     assert 184_320 < result.resolved.kv_cells < 262_144
+
+
+def test_the_size_in_tokens_follows_the_version(shared: Path, tmp_path: Path) -> None:
+    """Gemma-3-270m at 4,096 in 500 MB: before 0.21 blocks were divided among the groups."""
+    config = shared / "corpus" / "configs_reconstructed" / "google--gemma-3-270m.full.json"
+    (tmp_path / "config.json").write_text(config.read_text())
+    command = "vllm serve m --max-model-len 4096 --kv-cache-memory-bytes 500000000"
+    sizes = {
+        version: core.check(
+            command, checkpoint=tmp_path, engine_version=version, device="cpu"
+        ).resolved.kv_cells
+        for version in ("0.20.0", "0.32.0")
+    }
+    assert sizes == {"0.20.0": 27_008, "0.32.0": 38_000}
