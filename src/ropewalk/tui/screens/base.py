@@ -2,17 +2,43 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, cast
+from collections.abc import Callable
+from typing import Any, ClassVar, Protocol, cast
 
 from textual.app import ComposeResult
 from textual.screen import Screen
 
+from ropewalk.errors import RopewalkError
 from ropewalk.tui.state import AppState
 from ropewalk.tui.widgets.keyline import KeyLine
 from ropewalk.tui.widgets.masthead import Masthead
+from ropewalk.tui.work import Backend
 
-if TYPE_CHECKING:
-    from ropewalk.tui.app import RopewalkApp
+
+class Application(Protocol):
+    """What screens ask of the application; :class:`ropewalk.tui.app.RopewalkApp` is it."""
+
+    backend: Backend
+    desk: AppState
+    running: dict[str, Callable[[], None]]
+    reading: str | None
+    failure: tuple[str, RopewalkError | OSError] | None
+    shown_run: str | None
+
+    def ask(self, **changes: Any) -> None:
+        """Plan again with these fields of the request changed."""
+
+    def read(self, source: str) -> None:
+        """Open another checkpoint."""
+
+    def show_run(self, run_id: str) -> None:
+        """Go to the stored runs and open this one."""
+
+    def copy(self, text: str, what: str) -> None:
+        """Put a text into the clipboard and say what it is."""
+
+    def export(self, name: str, text: str) -> None:
+        """Write a text to a new file and say where."""
 
 
 class RecordScreen(Screen[None]):
@@ -39,9 +65,9 @@ class RecordScreen(Screen[None]):
         """Draw the state."""
 
     @property
-    def ropewalk(self) -> RopewalkApp:
-        """The application, by its own type."""
-        return cast("RopewalkApp", self.app)
+    def ropewalk(self) -> Application:
+        """The application, as far as screens need it."""
+        return cast(Application, self.app)
 
     @property
     def desk(self) -> AppState:
