@@ -154,20 +154,20 @@ def test_without_an_engine_every_door_takes_the_one_for_the_format(doors: Doors,
 def test_every_door_refuses_the_same(doors: Doors) -> None:
     source = doors.source("vllm")
     with pytest.raises(UsageError) as raised:
-        core.plan(source, context_len=0)
+        core.plan(source, context_len=-1)
     error = raised.value
     printed = doors.invoke("plan", source, "--context", "4k", "--memory", "24", "--json")
     with pytest.raises(UsageError) as small:
         core.plan(source, context_len=4096, memory_bytes=24)
     assert json.loads(printed.out) == small.value.record()
-    answer = doors.http.client.post("/v1/plan", json={"checkpoint": source, "request": {"context_len": 0}})
+    answer = doors.http.client.post("/v1/plan", json={"checkpoint": source, "request": {"context_len": -1}})
     assert (answer.status_code, answer.json()["code"], answer.json()["detail"]) == (
         error.http_status,
         error.code,
         error.message,
     )
     with pytest.raises(UsageError, match=error.message):
-        doors.backend.plan(doors.backend.open(source), PlanRequest(0, "vllm"))
+        doors.backend.plan(doors.backend.open(source), PlanRequest(-1, "vllm"))
 
 
 @pytest.mark.parametrize(

@@ -145,7 +145,7 @@ def test_a_body_of_another_kind(service: Served) -> None:
             b'{"checkpoint": "Qwen3-8B", "request": {"context_len": true, "engine": "vllm"}}',
             "request.context_len",
         ),
-        (b'{"checkpoint": "Qwen3-8B", "request": {"context_len": 1, "engine": "ollama"}}', "request.engine"),
+        (b'{"checkpoint": "Qwen3-8B", "request": {"context_len": 1, "engine": "vlm"}}', "request.engine"),
         (b'{"checkpoint": "Qwen3-8B", "request": {"context_len": 1, "engine": "vllm", "x": 1}}', "request.x"),
         (b'{"checkpoint": "\\ud800", "request": {"context_len": 1, "engine": "vllm"}}', ""),
     ],

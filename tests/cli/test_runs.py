@@ -35,7 +35,8 @@ def store(tmp_path: Path) -> str:
     return str(path)
 
 
-def test_the_list(store: str, invoke: Invoke) -> None:
+def test_the_list(store: str, invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "140")
     outcome = invoke("runs", "--store", store)
     assert outcome.status == 0
     heads, first = (" ".join(line.split()) for line in outcome.out.splitlines()[:2])

@@ -42,7 +42,7 @@ def test_what_the_file_was_made_from_stands_at_its_top(single: Plan) -> None:
     assert lines[2:5] == [
         "# for     vllm 0.33.0, 1 machine, 1 GPU",
         "# rope    yarn, factor 4.0: 131,072 / 32,768, the publisher's rule",
-        "# memory  34.03 GiB planned, up to 34.57 GiB",
+        "# memory  34.04 GiB planned, up to 34.58 GiB",
     ]
     assert lines[5].startswith("# ! short_text_degradation: ")
 

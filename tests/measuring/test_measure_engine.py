@@ -41,7 +41,7 @@ def measure(
 
 @pytest.mark.engine
 def test_a_small_run_against_the_real_engine(tmp_path: Path, smollm2: Path, embedded: EngineBuild) -> None:
-    settings = MeasureSettings(lengths=(320, 600), depths=(0.2, 0.8), threads=1)
+    settings = MeasureSettings(lengths=(320,), depths=(0.2, 0.8), threads=1)
     run, store = measure(
         tmp_path, smollm2, embedded, target=512, arms=("shipped", "yarn:2"), settings=settings
     )
@@ -53,7 +53,6 @@ def test_a_small_run_against_the_real_engine(tmp_path: Path, smollm2: Path, embe
     assert {trial.reported_tokens for trial in short} == {320}  # as planned, to the token
     assert {trial.outcome for trial in short} <= {"hit", "miss", "wrong_needle"}
     assert [(trial.cached_tokens or 0) > 250 for trial in short] == [False, True] * 2  # the prefix is reused
-    assert [trial.outcome for trial in trials if trial.length == 600] == ["refused"] * 4
     first, second = (trial for trial in short if trial.depth == 0.2)
     assert first.prompt_sha256 == second.prompt_sha256
     assert first.first_logprob != second.first_logprob  # the scaling is at work
