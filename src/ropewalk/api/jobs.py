@@ -101,7 +101,7 @@ class Job:
 
 
 class Jobs:
-    """The jobs under way."""
+    """The measurements and servers that run now; a measurement is found by the id of its run."""
 
     def __init__(self, settings: ApiSettings) -> None:
         self._settings = settings

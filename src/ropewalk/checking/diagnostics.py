@@ -43,7 +43,7 @@ def set_flag(flag: str, *values: object, short: str | None = None) -> Repair:
 
 
 def remove_flags(*flags: str) -> Repair:
-    """Leave options out."""
+    """The repair that leaves these options out of the command."""
     return Repair(dict.fromkeys(flags, ()))
 
 

@@ -70,7 +70,7 @@ class LogReader(Protocol):
         ...
 
     def read(self, lines: Sequence[str]) -> ForeignLog:
-        """What the lines tell."""
+        """Everything that the lines of a log report."""
         ...
 
 

@@ -26,5 +26,5 @@ class ParsedOption:
 
     @property
     def text(self) -> str:
-        """The single value."""
+        """The option's value where it takes exactly one."""
         return self.values[0]

@@ -40,7 +40,7 @@ def document(record: Any, *, compact: bool = False) -> None:
 
 
 def write(text: str) -> None:
-    """Write text."""
+    """Write a text to standard output; a closed pipe ends the command quietly."""
     with _written():
         sys.stdout.write(text)
         sys.stdout.flush()

@@ -40,7 +40,7 @@ _FIELDS = {
 
 
 def spread_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add them."""
+    """Add the options of several machines to a command."""
     for add in reversed(_OPTIONS):
         command = add(command)
     return command

@@ -45,7 +45,7 @@ class Server:
 
     @property
     def port(self) -> int:
-        """Where it answers."""
+        """The port that the emitted server listens on."""
         return int(self.argv[self.argv.index("--port") + 1])
 
     @property

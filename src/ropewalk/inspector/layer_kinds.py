@@ -47,7 +47,7 @@ class LayerGroup:
 
     @property
     def kind(self) -> LayerKind:
-        """Its name in the record."""
+        """The ``kind`` of this layer in ``ropewalk.inspection/1``."""
         raise NotImplementedError
 
     @property
@@ -67,12 +67,12 @@ class LayerGroup:
 
     @property
     def head_dim_k(self) -> int | None:
-        """Numbers of one key."""
+        """Elements of one key of one head."""
         return None
 
     @property
     def head_dim_v(self) -> int | None:
-        """Numbers of one value."""
+        """Elements of one value of one head."""
         return None
 
     @property
@@ -177,7 +177,7 @@ class _SelfAttention(_Heads):
 
     @property
     def grows(self) -> bool:
-        """One row per token."""
+        """Whether the cache grows by one row per token."""
         return True
 
 

@@ -141,7 +141,7 @@ class WeightBytes:
 
     @property
     def total(self) -> int:
-        """All stored bytes."""
+        """Sum of all fields: the checkpoint's ``tensor_bytes``."""
         return self.embedding + self.output_head + self.other + sum(self.layers) + self.mtp + self.towers
 
 

@@ -120,7 +120,7 @@ class TensorTable:
         return (self.row(index) for index in range(len(self)))
 
     def row(self, index: int) -> Tensor:
-        """The tensor in this row."""
+        """One row of the table as a record."""
         return Tensor(
             self.names[index], self.dtypes[index], self.shapes[index], self.nbytes[index],
             self.files[self.file_index[index]], self.offsets[index],

@@ -56,7 +56,7 @@ class Decoder:
         return self.num_attention_heads // self.num_key_value_heads
 
     def group(self, layer: int) -> LayerGroup:
-        """What this layer keeps."""
+        """The layer record that says what this layer keeps."""
         return next(group for group in self.layers if layer in group.indices)
 
     def block(self, layer: int) -> str:

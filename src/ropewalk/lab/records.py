@@ -30,7 +30,7 @@ class Held:
 
     @property
     def ok(self) -> bool:
-        """Whether they agree."""
+        """Whether the two results agree within the tolerance."""
         return self.largest_difference <= self.tolerance
 
 

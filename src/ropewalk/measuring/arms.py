@@ -31,7 +31,7 @@ class Arm:
 
     @property
     def cache_types(self) -> tuple[str, str]:
-        """Of keys and values."""
+        """The cache types of keys and values of this arm."""
         return self.plan.request.cache_type_k, self.plan.request.cache_type_v
 
 

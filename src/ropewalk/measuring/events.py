@@ -36,7 +36,7 @@ class ArmStarted:
 
 @dataclass(frozen=True, slots=True)
 class ArmReady:
-    """The server answers."""
+    """The arm's server has answered its first request."""
 
     arm: str
     ready_seconds: float
@@ -116,7 +116,7 @@ class TaskEnded:
 
 @dataclass(frozen=True, slots=True)
 class RunEnded:
-    """The run as stored."""
+    """The run is complete, with its record as stored."""
 
     measurement: Measurement
 

@@ -122,7 +122,7 @@ class SpeedFit:
     planned_attention_share: float | None
 
     def seconds(self, length: float) -> float:
-        """The curve at a length."""
+        """Predicted seconds of a prompt of this length."""
         return self.seconds_fixed + length * (
             self.seconds_per_token + length * self.seconds_per_token_squared
         )

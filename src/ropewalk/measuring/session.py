@@ -79,7 +79,7 @@ class Session:
         self.tell_grid()
 
     def tell_grid(self) -> None:
-        """Say what will be asked."""
+        """Report which lengths, depths and trials will be asked."""
         self.emit(GridChosen(self.lengths, self.settings.depths, self.settings.trials))
 
     def save(self, result: ArmResult) -> None:

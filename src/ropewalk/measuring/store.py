@@ -56,7 +56,7 @@ class Owner:
 
 
 def this_process() -> Owner:
-    """The process that asks."""
+    """The owner record of the process that asks."""
     return Owner(platform.node(), os.getpid(), start_time(os.getpid()), pid_space())
 
 
@@ -80,7 +80,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class RunSummary:
-    """A run as it is listed."""
+    """One row of the list of runs."""
 
     run_id: str
     status: RunStatus

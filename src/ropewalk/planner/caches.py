@@ -33,7 +33,7 @@ class CacheType:
 
 
 def cache_types(*types: CacheType) -> dict[str, CacheType]:
-    """A table by name."""
+    """The cache types by their names."""
     return {kind.name: kind for kind in types}
 
 

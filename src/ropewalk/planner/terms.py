@@ -27,7 +27,7 @@ class DeviceMemory:
 
     @property
     def high_bytes(self) -> int:
-        """Upper end of all terms."""
+        """Upper end of the sum of all terms."""
         return sum(term.high_bytes for term in self.terms)
 
 

@@ -130,12 +130,12 @@ def words(*runs: str | tuple[str, Tone]) -> Words:
 
 
 def soft(text: str) -> Words:
-    """Text that stands back."""
+    """A text printed dim."""
     return Words(((text, "soft"),))
 
 
 def strong(text: str) -> Words:
-    """Text that stands out."""
+    """A text printed bold."""
     return Words(((text, "strong"),))
 
 
@@ -150,7 +150,7 @@ def parts(*given: Line, each: Iterable[Line] = ()) -> Parts:
 
 
 def fields(rows: Iterable[tuple[str, Block]]) -> Fields:
-    """Labelled rows."""
+    """Rows of a label and its value."""
     return Fields(tuple(rows))
 
 

@@ -59,7 +59,7 @@ def symbol_of(mark: Mark) -> str:
 
 
 def label(x: float, y: float, words: str, kind: str) -> Markup:
-    """A text of the drawing."""
+    """A text element of the drawing."""
     return element("text", words, x=x, y=y, class_=kind)
 
 

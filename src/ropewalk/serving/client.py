@@ -88,7 +88,7 @@ class ServerClient(Protocol):
         ``parse_special`` reads the text of a special token as that token."""
 
     def detokenize(self, tokens: Sequence[int]) -> str:
-        """Token ids to text."""
+        """The text of these token ids, by the server's own tokenizer."""
 
     def apply_template(
         self, messages: Sequence[Message], *, template_options: Mapping[str, Any] | None = None
@@ -112,7 +112,7 @@ class ServerClient(Protocol):
         """Continue the prompt greedily. Raises :class:`PromptTooLongError` as well."""
 
     def close(self) -> None:
-        """Close the connection."""
+        """Close the connection to the server."""
 
 
 class HttpClient:
@@ -138,7 +138,7 @@ class HttpClient:
         self.close()
 
     def close(self) -> None:
-        """Close the connection."""
+        """Close the connection to the server."""
         self._http.close()
 
     def healthy(self) -> bool:

@@ -143,7 +143,6 @@ class RopewalkApp(App[None]):
         self.switch_mode("measure")
 
     def action_toggle_theme(self) -> None:
-        """Light or dark."""
         self.theme = LIGHT.name if self.theme != LIGHT.name else DARK.name
 
     def action_help(self) -> None:

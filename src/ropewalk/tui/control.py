@@ -59,11 +59,11 @@ class Control:
         return not self._go.is_set()
 
     def pause(self) -> None:
-        """Wait at the next event."""
+        """Hold the run at its next event."""
         self._go.clear()
 
     def resume(self) -> None:
-        """Wait no longer."""
+        """Let a paused run continue."""
         self._go.set()
 
     def end(self) -> None:

@@ -26,15 +26,12 @@ class Described(Visual):
         self.block = block
 
     def content(self, width: int) -> Content:
-        """The lines at a width."""
         return Content("\n").join([_line(line) for line in lay(self.block, width)])
 
     def get_optimal_width(self, rules: RulesMap, container_width: int) -> int:
-        """All that there is."""
         return container_width
 
     def get_minimal_width(self, rules: RulesMap) -> int:
-        """One cell; it wraps."""
         return 1
 
     def get_height(self, rules: RulesMap, width: int) -> int:

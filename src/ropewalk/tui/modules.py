@@ -65,7 +65,7 @@ class _Folder:
         self._known: dict[int, _Form] = {}
 
     def root(self) -> Module:
-        """The whole checkpoint."""
+        """The module that holds the whole checkpoint."""
         return self._module("", "", self._trie, alike=1)
 
     def _module(self, label: str, path: str, node: Node, *, alike: int) -> Module:

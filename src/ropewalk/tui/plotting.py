@@ -80,7 +80,7 @@ class Canvas:
             self.symbols[column, row] = (symbol, style)
 
     def write(self, column: int, row: int, text: str, style: str) -> None:
-        """Text from a cell on."""
+        """Write a text from a cell to the right."""
         for offset, character in enumerate(text):
             self.put(column + offset, row, character, style)
 

@@ -61,7 +61,7 @@ class RunView:
         return found
 
     def trials_of(self, key: Key) -> tuple[Trial, ...]:
-        """The trials of a cell."""
+        """The trials behind one cell of the grid."""
         return tuple(
             trial for trial in self.trials if (trial.arm, trial.task, trial.length, trial.depth) == key
         )

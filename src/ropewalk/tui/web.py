@@ -53,7 +53,7 @@ class OwnServer(Server):
 
     @property
     def page_url(self) -> str:
-        """The address to open."""
+        """The address to open, with the token."""
         name = "127.0.0.1" if self.host in _ANY else f"[{self.host}]" if ":" in self.host else self.host
         port = "" if self.port == _HTTP_PORT else f":{self.port}"
         return f"{self._public or f'http://{name}{port}'}/?token={self.token}"
@@ -121,7 +121,6 @@ class OwnServer(Server):
         return socket
 
     async def on_startup(self, app: web.Application) -> None:
-        """Say where the page is."""
         self.console.print(f"ropewalk in a browser: {self.page_url}", highlight=False, soft_wrap=True)
         self.console.print("Who has this address can read files and start servers as you. Ctrl-C ends it.")
 
@@ -223,5 +222,5 @@ def app_argv(checkpoint: str | None) -> list[str]:
 
 
 def serve(checkpoint: str | None, *, host: str, port: int, public_url: str | None) -> None:
-    """Serve until Ctrl-C."""
+    """Serve the application until interrupted."""
     OwnServer(app_argv(checkpoint), host=host, port=port, public_url=public_url).serve()

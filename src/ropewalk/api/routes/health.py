@@ -19,7 +19,7 @@ router = APIRouter(tags=["Watch"])
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """It answers."""
+    """That the service answers, and what it runs."""
 
     status: Literal["ok"] = "ok"
     version: str = __version__

@@ -57,7 +57,7 @@ class Places:
     towers: dict[Tower, list[list[Row]]] = field(default_factory=dict)
 
     def tower_rows(self) -> Iterator[Row]:
-        """The rows of all towers."""
+        """Rows of the tensor table that belong to towers (vision, audio)."""
         for blocks in self.towers.values():
             for rows in blocks:
                 yield from rows

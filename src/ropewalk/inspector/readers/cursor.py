@@ -58,7 +58,7 @@ class Cursor:
 
     @property
     def position(self) -> int:
-        """Offset in the file."""
+        """Offset from the beginning of the file, in bytes."""
         return self._start + self._at
 
     @property
@@ -84,7 +84,7 @@ class Cursor:
         return values
 
     def take(self, count: int) -> bytes:
-        """The next bytes."""
+        """The next ``count`` bytes; raises where the file is shorter."""
         self._need(count)
         taken = self._window[self._at : self._at + count]
         self._at += count

@@ -71,7 +71,7 @@ class HeaderLayout:
 
 @dataclass(frozen=True, slots=True)
 class GgufFile:
-    """One GGUF file as read."""
+    """The header of one GGUF file: key-value section and tensor table."""
 
     file: str
     file_bytes: int

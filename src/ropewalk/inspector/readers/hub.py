@@ -87,7 +87,7 @@ class HubClient:
         self._stopped.set()
 
     def close(self) -> None:
-        """Close the connections."""
+        """Close the connections to the Hub."""
         self._http.close()
 
     def listing(self, revision: str) -> Listing:

@@ -59,7 +59,7 @@ class HubStore:
         self._start()
 
     def read(self, name: str) -> bytes:
-        """A whole small file."""
+        """A small file as a whole, bounded in bytes."""
         content: bytes = self._take(name)
         return content
 

@@ -40,7 +40,7 @@ class Store(Protocol):
         """What the user asked for, for messages."""
 
     def names(self) -> Sequence[str]:
-        """All file names, sorted."""
+        """Names of all files, sorted."""
 
     def has(self, name: str) -> bool:
         """Whether a file of this name is there, also below a subfolder."""
@@ -82,7 +82,7 @@ class FolderStore:
         return os.path.exists(os.path.join(self.folder, name))
 
     def read(self, name: str) -> bytes:
-        """A whole small file."""
+        """A small file as a whole, bounded in bytes."""
         with open_regular(self._path(name)) as stream:
             size = os.fstat(stream.fileno()).st_size
             check_size(size, file=name)

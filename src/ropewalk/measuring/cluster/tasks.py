@@ -36,7 +36,7 @@ class Task:
 
     @property
     def arm(self) -> str:
-        """The name of the arm."""
+        """Name of the arm that the task measures."""
         name: str = self.frame.settings["arms"][0]
         return name
 

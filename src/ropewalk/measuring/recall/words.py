@@ -20,7 +20,7 @@ class SeededRandom:
         return int(self._random.random() * bound)
 
     def pick(self, items: Sequence[T]) -> T:
-        """One of the items."""
+        """One item, drawn with the given random numbers."""
         return items[self.below(len(items))]
 
     def shuffled(self, items: Sequence[T]) -> list[T]:

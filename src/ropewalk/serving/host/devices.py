@@ -37,7 +37,7 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class Hardware:
-    """Where it was measured."""
+    """The machine that a run was measured on."""
 
     platform: str
     cpu: str

@@ -75,7 +75,6 @@ class RecordScreen(Screen[None]):
         return self.ropewalk.desk
 
     def on_screen_resume(self) -> None:
-        """Catch up."""
         self.catch_up()
 
     def catch_up(self) -> None:

@@ -230,7 +230,6 @@ class CheckpointScreen(RecordScreen):
         self._relist(_Listing(EVERYTHING))
 
     def action_filter(self) -> None:
-        """Type a filter."""
         self.set_focus(self.query_one("#filter", Input))
 
     def action_clear(self) -> None:
@@ -241,14 +240,12 @@ class CheckpointScreen(RecordScreen):
         self.set_focus(table)
 
     def action_sort(self) -> None:
-        """By the next column."""
         if self._listing is not None:
             column = COLUMNS[(COLUMNS.index(self._listing.column) + 1) % len(COLUMNS)]
             listing = _Listing(self._listing.module, self._listing.text, column, column in _BY_SIZE)
             self._relist(listing)
 
     def action_reverse(self) -> None:
-        """The other way round."""
         if self._listing is not None:
             now = self._listing
             self._relist(_Listing(now.module, now.text, now.column, not now.backwards))
@@ -292,7 +289,7 @@ def _fact_line(name: str, fact: Fact, width: int) -> Content:
 
 
 def fact_page(name: str, fact: Fact) -> Content:
-    """A fact in full."""
+    """A fact with its value, source and where it was read."""
     rows = (("value", shown(fact.value)), ("source", fact.source), ("read from", fact.detail or "–"))
     return Content("\n").join(
         Content.assemble((f"{label:10}", "$primary"), clean(text)) for label, text in rows
@@ -300,7 +297,7 @@ def fact_page(name: str, fact: Fact) -> Content:
 
 
 def tensor_page(tensor: Tensor) -> Content:
-    """A tensor in full."""
+    """A tensor with its name, dtype, shape, offset and bytes."""
     rows = (
         ("name", tensor.name),
         ("dtype", tensor.dtype),

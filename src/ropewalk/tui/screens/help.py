@@ -37,7 +37,6 @@ class HelpSheet(ModalScreen[None]):
         self._about = screen
 
     def compose(self) -> ComposeResult:
-        """The page."""
         with VerticalScroll(id="sheet") as frame:
             frame.border_title = f"Help: {self._about.PLACE}"
             frame.border_subtitle = "esc close"

@@ -198,7 +198,6 @@ class MeasureScreen(RecordScreen):
         self._draw()
 
     def on_measure_screen_told(self, message: Told) -> None:
-        """Draw what the run said."""
         if isinstance(message.event, Held):
             self._waiting = message.event.waiting
         elif self._view is not None:

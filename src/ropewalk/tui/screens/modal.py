@@ -66,11 +66,9 @@ class AskSheet(ModalScreen[bool]):
                 yield Button(f"n {self._no}", id="no", compact=True)
 
     def on_button_pressed(self, event: Button.Pressed) -> None:
-        """The mouse answers too."""
         self.dismiss(event.button.id == "yes")
 
     def action_answer(self, agreed: bool) -> None:
-        """A key answers."""
         self.dismiss(agreed)
 
 
@@ -84,13 +82,11 @@ class ChooseSheet(ModalScreen[str | None]):
         self._question, self._options = question, options
 
     def compose(self) -> ComposeResult:
-        """The options as a list."""
         with Vertical(id="sheet") as frame:
             frame.border_title = self._question
             yield RecordList(id="options")
 
     def on_mount(self) -> None:
-        """Fill the list."""
         self.query_one(RecordList).show(
             (name, Content.assemble((f"{key}  ", "bold $primary"), words))
             for key, name, words in self._options

@@ -125,7 +125,6 @@ class OpenScreen(RecordScreen):
         self.set_focus(self.query_one("#source"))
 
     def action_parent(self) -> None:
-        """Up one folder."""
         self._go_to(os.path.dirname(self._folder))
 
     def action_into(self) -> None:

@@ -197,7 +197,6 @@ class PlanScreen(RecordScreen):
         self.app.push_screen(Modal(finding.code, finding_page(finding), text=finding.message))
 
     def action_exact(self) -> None:
-        """Type the length."""
         self.set_focus(self.query_one("#context Input"))
 
     def action_copy(self) -> None:

@@ -274,7 +274,6 @@ def blocks(decision: RopeDecision) -> Iterator[tuple[str, str]]:
 
 
 def _factor(text: str) -> float:
-    """The factor of YaRN."""
     try:
         value = float(text)
     except ValueError:

@@ -115,7 +115,6 @@ class RunsScreen(RecordScreen):
 
     @on(Input.Submitted, "#filter")
     def action_leave_filter(self) -> None:
-        """Back to the list."""
         self.set_focus(self.query_one("#runs"))
 
     @on(RecordList.Highlighted, "#runs")
@@ -135,7 +134,6 @@ class RunsScreen(RecordScreen):
         self.ropewalk.show_run(event.record.run_id)
 
     def action_filter(self) -> None:
-        """Type a filter."""
         self.set_focus(self.query_one("#filter"))
 
     def action_mark(self) -> None:

@@ -128,11 +128,9 @@ class ServeScreen(RecordScreen):
 
     @on(Input.Submitted, "#search")
     def action_leave_search(self) -> None:
-        """Back to the log."""
         self.set_focus(self.query_one(LogView))
 
     def action_search(self) -> None:
-        """Type what to look for."""
         self.set_focus(self.query_one("#search"))
 
     def action_start(self) -> None:
@@ -167,7 +165,6 @@ class ServeScreen(RecordScreen):
         self.post_message(self.Ended(run.view))
 
     def on_serve_screen_ended(self, message: Ended) -> None:
-        """The server is gone."""
         self.ropewalk.running.pop("the server", None)
         self._view = message.view
         self._draw()

@@ -39,7 +39,6 @@ class WhatIfSheet(ModalScreen[None]):
             yield Static("planning …", id="page")
 
     def on_mount(self) -> None:
-        """Have it planned."""
         self._plan()
 
     @work(thread=True, exclusive=True)

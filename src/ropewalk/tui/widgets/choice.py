@@ -35,7 +35,6 @@ class Choice(Widget, can_focus=True):
 
         @property
         def control(self) -> Choice:
-            """Where it was chosen."""
             return self.choice
 
     def __init__(self, label: str, options: Sequence[tuple[Any, str]] = (), *, id: str) -> None:
@@ -68,5 +67,4 @@ class Choice(Widget, can_focus=True):
             self.post_message(self.Changed(self, chosen))
 
     def on_click(self) -> None:
-        """The next value."""
         self.action_step(1)

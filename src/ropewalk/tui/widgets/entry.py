@@ -29,7 +29,6 @@ class Entry(HorizontalGroup):
 
         @property
         def control(self) -> Entry:
-            """Where it was typed."""
             return self.entry
 
     def __init__(
@@ -59,7 +58,6 @@ class Entry(HorizontalGroup):
             self.screen.focus_next()
 
     def on_input_blurred(self, event: Input.Blurred) -> None:
-        """Leaving takes it too."""
         event.stop()
         self._take(event.value)
 

@@ -157,7 +157,6 @@ class Heatmap(Widget, can_focus=True):
         return Content("  ").join(parts)
 
     def action_move(self, right: int, down: int) -> None:
-        """The next cell."""
         view = self._view
         if view is None or not view.arms or not view.lengths:
             return

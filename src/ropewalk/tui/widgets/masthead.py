@@ -41,7 +41,6 @@ class Masthead(Container):
         yield Static(tabs(self._here), id="tabs")
 
     def show(self, desk: AppState) -> None:
-        """Say what is open."""
         self.query_one("#what", Static).update(title(desk))
 
 

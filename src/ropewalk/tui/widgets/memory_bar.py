@@ -53,12 +53,10 @@ class MemoryBar(Widget):
         self._plan: Plan | None = None
 
     def show(self, plan: Plan) -> None:
-        """Draw a plan."""
         self._plan = plan
         self.refresh()
 
     def render(self) -> Content:
-        """The bar and the words."""
         if self._plan is None:
             return Content("")
         return Content("\n").join((stacked(self._plan, self.size.width), describe_memory(self._plan)))

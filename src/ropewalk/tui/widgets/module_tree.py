@@ -35,7 +35,6 @@ class ModuleTree(Tree[Module]):
         self.auto_expand = False
 
     def show(self, root: Module) -> None:
-        """Replace what is shown."""
         self.clear()
         self.root.data = root
         self.root.set_label("all tensors")

@@ -33,7 +33,6 @@ class PairBars(Widget):
         self.refresh(layout=True)
 
     def render(self) -> Content:
-        """The lines."""
         if self._plan is None:
             return Content("")
         return Content("\n").join(pair_lines(self._plan, self._report, self.size.width))

@@ -37,7 +37,6 @@ class Plot(Widget):
         self._empty = empty
 
     def show(self, figure: Figure | None) -> None:
-        """Draw this."""
         self._figure = figure
         self.refresh()
 

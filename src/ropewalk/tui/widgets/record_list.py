@@ -33,7 +33,6 @@ class RecordList(OptionList):
 
         @property
         def control(self) -> RecordList:
-            """The list."""
             return self.origin
 
     @dataclass
@@ -45,7 +44,6 @@ class RecordList(OptionList):
 
         @property
         def control(self) -> RecordList:
-            """The list."""
             return self.origin
 
     def __init__(self, *, id: str | None = None, start_on_first: bool = False) -> None:
@@ -72,13 +70,11 @@ class RecordList(OptionList):
             self.highlighted = self.records.index(record)
 
     def on_option_list_option_highlighted(self, event: OptionList.OptionHighlighted) -> None:
-        """Say it with the record."""
         event.stop()
         if event.option_index < len(self.records):
             self.post_message(self.Highlighted(self, self.records[event.option_index]))
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
-        """Say it with the record."""
         event.stop()
         if event.option_index < len(self.records):
             self.post_message(self.Chosen(self, self.records[event.option_index]))

@@ -77,7 +77,6 @@ class LogSlider(Widget, can_focus=True):
 
         @property
         def control(self) -> LogSlider:
-            """The slider."""
             return self.slider
 
     def __init__(self, scale: Scale, *, low: float, high: float, id: str) -> None:
@@ -144,11 +143,9 @@ class LogSlider(Widget, can_focus=True):
         self._move(moved if moved != self.value else self.value + steps * self._scale.grain(self.value))
 
     def action_double(self, steps: int) -> None:
-        """Twice or half as much."""
         self._move(self.value * 2.0**steps)
 
     def action_end(self, last: int) -> None:
-        """The least or the most."""
         self._move(self._high if last else self._low)
 
     def action_next_mark(self) -> None:
@@ -163,20 +160,16 @@ class LogSlider(Widget, can_focus=True):
         self._move_to(event.x)
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
-        """Drag it."""
         if self.app.mouse_captured is self:
             self._move_to(event.x)
 
     def on_mouse_up(self) -> None:
-        """Let go."""
         self.release_mouse()
 
     def on_mouse_scroll_up(self) -> None:
-        """The wheel moves it too."""
         self.action_step(1)
 
     def on_mouse_scroll_down(self) -> None:
-        """The wheel moves it too."""
         self.action_step(-1)
 
     def _move_to(self, x: int) -> None:

@@ -221,17 +221,14 @@ class TensorList(Widget, can_focus=True):
             self.refresh()
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        """Three rows back."""
         event.stop()
         if self._set_top(self._top - _WHEEL_ROWS):
             self.refresh()
 
     def action_move(self, step: int) -> None:
-        """One row up or down."""
         self.cursor = self._within(self.cursor + step)
 
     def action_page(self, step: int) -> None:
-        """A screenful up or down."""
         self.cursor = self._within(self.cursor + step * max(1, self._shown - 1))
 
     def action_end(self, last: int) -> None:

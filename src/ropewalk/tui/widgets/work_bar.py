@@ -25,12 +25,10 @@ class WorkBar(Widget):
         self._plan: Plan | None = None
 
     def show(self, plan: Plan) -> None:
-        """Draw a plan."""
         self._plan = plan
         self.refresh(layout=True)
 
     def render(self) -> Content:
-        """The lines."""
         if self._plan is None or self._plan.compute is None:
             return Content("")
         return Content("\n").join(work_lines(self._plan, self._plan.compute, self.size.width))

@@ -25,7 +25,7 @@ MARK = "ropewalk: "
 
 
 def main() -> int:
-    """Answer every line."""
+    """Read one request per line and write one answer per line."""
     with tempfile.NamedTemporaryFile() as meeting:  # torch's process groups meet there, even a group of one
         for line in sys.stdin:
             sys.stdout.write(MARK + json.dumps(_answer(json.loads(line), meeting.name)) + "\n")
