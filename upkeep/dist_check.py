@@ -100,7 +100,8 @@ def installed_faults(made: Path, version: str) -> Iterator[str]:
             yield "inspect does not read the config"
         if "FITS" not in said(command, "plan", "config.json", "--context", "2k", "--memory", "8GiB"):
             yield "plan does not fit 2,048 tokens of a tiny model in 8 GiB"
-        if "OK" not in said(command, "check", "--", "vllm serve x --max-model-len 2048"):
+        served = ("vllm", "serve", ".", "--max-model-len", "2048")
+        if "OK" not in said(command, "check", "--memory", "8GiB", "--", *served):
             yield "check does not know the flags of vllm"
         said(python, "-m", "pip", "check")
 
