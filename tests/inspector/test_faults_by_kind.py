@@ -476,3 +476,26 @@ def test_a_factor_on_top_of_a_raised_length() -> None:
     config = {**DENSE, "max_position_embeddings": 16384, "original_max_position_embeddings": 4096}
     assert "context_scaled_twice" in codes(inspect({**config, "rope_scaling": block}))
     assert "context_scaled_twice" not in codes(inspect({**DENSE, "rope_scaling": block}))
+
+
+def test_a_transformer_that_blocks_share_is_stored_once_and_cached_in_each() -> None:
+    """Zamba2: transformers 5.24 saves a shared block in the first hybrid layer alone; each layer caches."""
+    config = {**DENSE, "model_type": "zamba2", "num_hidden_layers": 4, "num_mem_blocks": 1,
+              "layers_block_type": ["hybrid", "linear_attention", "hybrid", "hybrid"],
+              "mamba_d_state": 16, "mamba_d_conv": 4, "mamba_expand": 2, "n_mamba_heads": 8,
+              "mamba_headdim": 128, "mamba_ngroups": 1}  # fmt: skip
+    state = {
+        "mamba.A_log": [8], "mamba.D": [8], "mamba.dt_bias": [8], "mamba.conv1d.weight": [1056, 1, 4],
+        "mamba.in_proj.weight": [2088, 512], "mamba.out_proj.weight": [512, 1024],
+    }  # fmt: skip
+    specs: Specs = {"model.embed_tokens.weight": ("BF16", [1000, 512])}
+    for layer in range(4):
+        inner = "" if layer == 1 else "mamba_decoder."
+        specs |= {f"model.layers.{layer}.{inner}{name}": ("BF16", shape) for name, shape in state.items()}
+    for name, rows in {"q_proj": 512, "k_proj": 128, "v_proj": 128, "o_proj": 512}.items():
+        specs[f"model.layers.0.shared_transformer.self_attn.{name}.weight"] = ("BF16", [rows, 512])
+    inspection = inspect(config, specs)
+    assert [(group.kind, group.indices) for group in inspection.layers] == [
+        ("full", (0, 2, 3)), ("recurrent", (1,)),
+    ]  # fmt: skip
+    assert cache(inspection, 64).kv_bytes == 64 * 3 * 2 * 128 * 2

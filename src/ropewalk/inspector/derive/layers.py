@@ -15,7 +15,14 @@ from ropewalk.inspector.derive.heads import (
     prove_heads,
     prove_latent,
 )
-from ropewalk.inspector.derive.patterns import LayerWord, layer_words, rotary_flags, shared_flags, window_of
+from ropewalk.inspector.derive.patterns import (
+    LayerWord,
+    layer_words,
+    rotary_flags,
+    shared_flags,
+    shared_transformers,
+    window_of,
+)
 from ropewalk.inspector.derive.settings import Settings
 from ropewalk.inspector.derive.states import recurrent_state
 from ropewalk.inspector.layer_kinds import (
@@ -74,6 +81,8 @@ def _layer(
         word = "none"
     elif mixer == "hybrid" and is_declared and word in ("recurrent", "hybrid", "hybrid_sliding"):
         pass  # which of them, only the settings tell: a delta net has queries and keys as well
+    elif mixer == "recurrent" and is_declared and word == "hybrid" and shared_transformers(settings):
+        pass  # a transformer that several blocks share is stored in the first of them alone (Zamba)
     elif mixer in ("recurrent", "hybrid", "cross"):
         word = mixer
     elif family_of(settings.model_type).all_recurrent:
