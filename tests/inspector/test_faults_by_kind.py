@@ -488,7 +488,7 @@ def test_a_transformer_that_blocks_share_is_stored_once_and_cached_in_each() -> 
         "mamba.A_log": [8], "mamba.D": [8], "mamba.dt_bias": [8], "mamba.conv1d.weight": [1056, 1, 4],
         "mamba.in_proj.weight": [2088, 512], "mamba.out_proj.weight": [512, 1024],
     }  # fmt: skip
-    specs: Specs = {"model.embed_tokens.weight": ("BF16", [1000, 512])}
+    specs: dict[str, tuple[str, list[int]]] = {"model.embed_tokens.weight": ("BF16", [1000, 512])}
     for layer in range(4):
         inner = "" if layer == 1 else "mamba_decoder."
         specs |= {f"model.layers.{layer}.{inner}{name}": ("BF16", shape) for name, shape in state.items()}
