@@ -342,7 +342,7 @@ def rope(
     was trained. Raises :class:`CheckpointError`, and :class:`UsageError` where that length is unknown or the
     model has no rotary positions.
     """
-    from ropewalk.planner.rope.decision import decide_rope
+    from ropewalk.planner.rope.decision import decide_for
     from ropewalk.planner.rope.table import rope_table
 
     inspection = _inspection(source)
@@ -351,14 +351,7 @@ def rope(
         if length is None:
             raise UsageError("the checkpoint does not tell what it was trained for: give a context length")
         _, request = _request(inspection, None, {"context_len": length, "engine": engine})
-    advice = decide_rope(
-        inspection,
-        context_len=request.context_len,
-        engine=request.engine,
-        engine_version=request.engine_version,
-        arm=request.arm,
-        allow_unvalidated=request.allow_unvalidated,
-    )
+    advice = decide_for(inspection, request)
     return rope_table(inspection, advice, context_len=request.context_len, engine=request.engine)
 
 

@@ -22,7 +22,7 @@ from ropewalk.planner.machine import Machine, device_of
 from ropewalk.planner.model import shape_of
 from ropewalk.planner.placement import find_placement
 from ropewalk.planner.records import FitGoal, PlanRequest, RopeDecision, RopeDecisionKind, Speed
-from ropewalk.planner.rope.decision import decide_rope
+from ropewalk.planner.rope.decision import decide_for
 from ropewalk.planner.shape import ModelShape
 from ropewalk.planner.terms import MemoryEstimate
 
@@ -173,14 +173,7 @@ def _option(inspection: Inspection, shape: ModelShape, case: PlanningCase, name:
 
 
 def _rope(inspection: Inspection, request: PlanRequest) -> tuple[RopeDecision, tuple[Finding, ...]]:
-    advice = decide_rope(
-        inspection,
-        context_len=request.context_len,
-        engine=request.engine,
-        engine_version=request.engine_version,
-        arm=request.arm,
-        allow_unvalidated=request.allow_unvalidated,
-    )
+    advice = decide_for(inspection, request)
     return advice.decision, tuple(advice.findings)
 
 

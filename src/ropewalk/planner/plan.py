@@ -35,7 +35,7 @@ from ropewalk.planner.records import (
     PromptWork,
     Traffic,
 )
-from ropewalk.planner.rope.decision import decide_rope
+from ropewalk.planner.rope.decision import decide_for
 from ropewalk.planner.rope.versions import version_findings
 from ropewalk.planner.terms import memory_of
 from ropewalk.planner.verdict import errors_of, largest_context
@@ -84,14 +84,7 @@ def make_plan(
     largest, limited_by = largest_context(inspection, request, fit)
     fit = replace(fit, largest_context_len=largest, limited_by=limited_by)
     broken = errors_of(inspection, draft, projector)
-    advice = decide_rope(
-        inspection,
-        context_len=request.context_len,
-        engine=request.engine,
-        engine_version=request.engine_version,
-        arm=request.arm,
-        allow_unvalidated=request.allow_unvalidated,
-    )
+    advice = decide_for(inspection, request)
     parallel = _parallel(memory, advise(case, fit), case.traffic(), candidates)
     findings = [*broken, *(one for one in advice.findings if one not in broken), *case.findings()]
     findings += [*version_findings(request.engine_version, request.engine), *verdict(memory, fit)]

@@ -4,11 +4,12 @@ refused when it is asked for."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from ropewalk.findings import Finding, has_error
 from ropewalk.inspector.records import Inspection
 from ropewalk.planner.records import Fit, LimitedBy, PlanRequest
-from ropewalk.planner.rope.decision import decide_rope
+from ropewalk.planner.rope.decision import decide_for
 
 # Where tensors are not there, what was counted is the least that it takes.
 _INCOMPLETE = frozenset({"missing_shards", "index_tensor_missing", "lfs_pointer", "pickle_only"})
@@ -47,14 +48,7 @@ def largest_context(inspection: Inspection, request: PlanRequest, fit: Fit) -> t
     memory = fit.max_context_len or _NO_LIMIT
 
     def is_allowed(length: int) -> bool:
-        advice = decide_rope(
-            inspection,
-            context_len=length,
-            engine=request.engine,
-            engine_version=request.engine_version,
-            arm=request.arm,
-            allow_unvalidated=request.allow_unvalidated,
-        )
+        advice = decide_for(inspection, replace(request, context_len=length))
         return advice.decision.decision != "refuse" and not has_error(advice.findings)
 
     if request.arm == "auto" and not request.allow_unvalidated:

@@ -13,7 +13,7 @@ from ropewalk.errors import UsageError
 from ropewalk.findings import Finding, by_severity
 from ropewalk.inspector.records import Inspection
 from ropewalk.inspector.rope_blocks import Block
-from ropewalk.planner.records import RopeDecision, RopeDecisionKind
+from ropewalk.planner.records import PlanRequest, RopeDecision, RopeDecisionKind
 from ropewalk.planner.rope import notes, versions
 from ropewalk.planner.rope.emit import (
     Emission,
@@ -70,6 +70,18 @@ def decide_rope(
         allow_unvalidated=allow_unvalidated,
     )
     return _decide(situation, arm)
+
+
+def decide_for(inspection: Inspection, request: PlanRequest) -> RopeAdvice:
+    """The decision for a request's length, engine, version and arm; raises as :func:`decide_rope` does."""
+    return decide_rope(
+        inspection,
+        context_len=request.context_len,
+        engine=request.engine,
+        engine_version=request.engine_version,
+        arm=request.arm,
+        allow_unvalidated=request.allow_unvalidated,
+    )
 
 
 def _decide(at: Situation, arm: str) -> RopeAdvice:
