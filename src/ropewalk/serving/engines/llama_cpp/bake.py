@@ -8,7 +8,6 @@ copied byte for byte; the original is only read.
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,9 +25,9 @@ from ropewalk.inspector.records import Inspection
 from ropewalk.inspector.rope_blocks import is_nested
 from ropewalk.planner.records import RopeDecision
 from ropewalk.planner.rope.decision import decide_rope
-from ropewalk.units import MIB, format_bytes, format_tokens
+from ropewalk.serving.engines.llama_cpp.gguf_override import require_room
+from ropewalk.units import MIB, format_tokens
 
-_ROOM_BYTES = 64 * MIB  # left free beside the copy
 _CHUNK_BYTES = 16 * MIB
 _UINT32, _FLOAT32, _STRING = 4, 6, 8  # ggml/docs/gguf.md, gguf_metadata_value_type
 Progress = Callable[[int, int], None]
@@ -82,7 +81,7 @@ def bake(
     arch = str(file.keys["general.architecture"])
     keys = _keys(arch, rope)
     part = output.with_name(output.name + ".part")
-    _require_room(output.parent, source)
+    require_room(output.parent, source)
     try:
         write_with(source, part, file, keys, drop=f"{arch}.rope.scaling.", on_progress=on_progress)
         _verify(file, part, keys)
@@ -174,17 +173,6 @@ def _why_not(rope: RopeDecision) -> str:
     if rope.decision == "scale":
         return "layers that rotate differently need flags, which scale only some of them"
     return rope.reason
-
-
-def _require_room(folder: Path, source: Path) -> None:
-    needed, free = source.stat().st_size + _ROOM_BYTES, shutil.disk_usage(folder).free
-    if needed > free:
-        raise EngineError(
-            f"no room in {folder} for a copy of {source.name}: {format_bytes(needed)} needed, "
-            f"{format_bytes(free)} free",
-            code="disk_full",
-            where={"folder": str(folder), "needed": needed, "free": free},
-        )
 
 
 def _verify(before: GgufFile, copy: Path, keys: dict[str, int | float | str]) -> None:

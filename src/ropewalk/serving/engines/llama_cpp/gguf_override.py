@@ -22,6 +22,7 @@ from ropewalk.serving.process.processes import process_token
 from ropewalk.units import MIB, format_bytes
 
 _ROOM_BYTES = 64 * MIB  # left free beside the copy
+_ADVICE = "; set TMPDIR to a larger disk, or use llama-server: it needs none"
 
 
 def context_key(model: Path) -> str:
@@ -40,7 +41,7 @@ def patched_copy(model: Path, *, context_len: int) -> Iterator[Path]:
     place = scalar_place(source, context_key(source))
     with tempfile.TemporaryDirectory(prefix=f"ropewalk-{process_token()}-") as name:
         copy = Path(name, source.name)
-        _require_room(copy.parent, source)
+        require_room(copy.parent.parent, source, advice=_ADVICE)
         shutil.copyfile(source, copy)
         _patch(copy, place, context_len)
         for part in part_names(source.name)[1:]:
@@ -61,12 +62,16 @@ def _patch(copy: Path, place: ScalarPlace, context_len: int) -> None:
         file.write(number)
 
 
-def _require_room(folder: Path, source: Path) -> None:
+def require_room(folder: Path, source: Path, *, advice: str = "") -> None:
+    """Raise :class:`EngineError` (``disk_full``) where ``folder`` has no room for a copy of ``source``.
+
+    ``advice`` ends the message: what else can be done.
+    """
     needed, free = source.stat().st_size + _ROOM_BYTES, shutil.disk_usage(folder).free
     if needed > free:
         raise EngineError(
-            f"no room in {folder.parent} for a copy of {source.name}: {format_bytes(needed)} needed, "
-            f"{format_bytes(free)} free; set TMPDIR to a larger disk, or use llama-server: it needs none",
+            f"no room in {folder} for a copy of {source.name}: {format_bytes(needed)} needed, "
+            f"{format_bytes(free)} free{advice}",
             code="disk_full",
-            where={"folder": str(folder.parent), "needed": needed, "free": free},
+            where={"folder": str(folder), "needed": needed, "free": free},
         )
