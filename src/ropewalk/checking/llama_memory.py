@@ -97,7 +97,7 @@ def fitted(
     version: str | None,
 ) -> int | None:
     """The ``-c`` that ``--fit`` comes to on a GPU where none is given; None where it changes nothing."""
-    if machine.memory_bytes is None or not settings.fit or settings.ctx is not None or settings.per_slot:
+    if machine.memory_bytes is None or not settings.fit_effect.shrinks_context or settings.per_slot:
         return None
     request = replace(
         _request(settings, served.slots, on_gpu=True, version=version), memory_bytes=machine.memory_bytes
@@ -135,7 +135,6 @@ def memory_diagnostics(
     if budget is None or memory.high_bytes <= budget:
         return
     size = f"{format_bytes(memory.low_bytes)} to {format_bytes(memory.high_bytes)}"
-    shrinks = settings.fit and settings.ctx is None
     fix = f"-c {longest}" if longest else "a smaller model, or fewer layers on the device (-ngl)"
     ends: dict[str, Any] = {
         "low_bytes": memory.low_bytes,
@@ -143,7 +142,7 @@ def memory_diagnostics(
         "usable_bytes": budget,
     }
     needs = f"{size} are needed of {format_bytes(budget)}"
-    if shrinks:
+    if settings.fit_effect.shrinks_context:
         message = f"{needs}: --fit makes the context shorter"
         yield diagnostic("context_may_shrink", "info", message, fix=fix, flag="--ctx-size", **ends)
         return

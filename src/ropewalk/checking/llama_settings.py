@@ -12,7 +12,13 @@ from typing import Any, Literal, cast
 
 from ropewalk.inspector.records import Inspection
 from ropewalk.inspector.rope_blocks import full_block
-from ropewalk.planner.engines.llama_fit import DEFAULT_FLOOR, DEFAULT_MARGIN, PLACING_FLAGS
+from ropewalk.planner.engines.llama_fit import (
+    DEFAULT_FLOOR,
+    DEFAULT_MARGIN,
+    PLACING_FLAGS,
+    FitEffect,
+    fit_effect,
+)
 from ropewalk.planner.engines.llama_server import CACHE_TYPES
 from ropewalk.planner.engines.llama_slots import Slots, resolve_slots
 from ropewalk.planner.records import FlashAttention, PlanRequest, SplitMode
@@ -75,6 +81,11 @@ class LlamaSettings:
     gpu_layers: int | None
     request: PlanRequest
     kv_overrides: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def fit_effect(self) -> FitEffect:
+        """What ``--fit`` may change of this command."""
+        return fit_effect(fit=self.fit, context_given=self.ctx is not None, placed_by=self.placed)
 
 
 def settings_of(parsed: dict[str, Any]) -> LlamaSettings:

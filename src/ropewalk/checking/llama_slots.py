@@ -13,12 +13,12 @@ def slot_diagnostics(
     settings: LlamaSettings, served: LlamaServed, *, fitted_ctx: int | None = None
 ) -> Iterator[Diagnostic]:
     """How the slots come to their context; ``fitted_ctx`` is what ``--fit`` leaves on a known device."""
-    slots = served.slots
+    slots, effect = served.slots, settings.fit_effect
     if settings.unified and slots.num_slots > 1:
         yield _shared(settings, served)
     elif slots.num_slots > 1:
         yield _divided(settings, served)
-    if settings.ctx is None and settings.fit and not settings.per_slot:
+    if effect.shrinks_context and not settings.per_slot:
         yield diagnostic(
             "context_may_shrink",
             "info",
@@ -40,11 +40,11 @@ def slot_diagnostics(
             flag="--ctx-size",
             n_ctx=slots.n_ctx,
         )
-    if settings.fit_given and settings.placed and settings.ctx is not None:
+    if settings.fit_given and effect.stopped_by and settings.ctx is not None:
         yield diagnostic(
             "flag_without_effect",
             "warning",
-            f"--fit changes nothing where -c and {settings.placed[0]} are given: it gives up with a warning "
+            f"--fit changes nothing where -c and {effect.stopped_by} are given: it gives up with a warning "
             "in the log, and the server runs out of memory where the rest does not fit",
             fix=f"leave out {' and '.join(settings.placed)}, and --fit places the layers and experts",
             flag="--fit",
