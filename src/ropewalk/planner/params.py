@@ -73,8 +73,9 @@ def _mixers_by_block(shape: ModelShape) -> list[int]:
     for group in shape.layers:
         if group.kind == "none":
             continue
+        parameters = _mixer_parameters(shape, group)
         for index in group.indices:
-            mixers[index] += _mixer_parameters(shape, group)
+            mixers[index] += parameters
     return mixers
 
 

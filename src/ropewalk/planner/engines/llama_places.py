@@ -293,8 +293,10 @@ def _by_block(shape: ModelShape, request: PlanRequest, homes: _Homes) -> Iterato
     for block, size in enumerate(weights.layers):
         experts = weights.experts[block]
         rest = size - experts
-        yield homes.of_block(block), rest, rest // _MATRICES
-        yield homes.host if block < on_host else homes.of_block(block), experts, experts // _MATRICES
+        home = homes.of_block(block)
+        yield home, rest, rest // _MATRICES
+        if experts:
+            yield homes.host if block < on_host else home, experts, experts // _MATRICES
     yield homes.host, weights.embedding, 0
     if not weights.output_head and homes.output != homes.host:
         yield homes.output, weights.embedding, 0
@@ -304,13 +306,12 @@ def _by_block(shape: ModelShape, request: PlanRequest, homes: _Homes) -> Iterato
 
 
 def _place(shape: ModelShape, homes: _Homes, number: int, spot: Spot, sums: _Sums) -> Place:
-    blocks = [block for block in range(shape.num_layers) if homes.of_block(block) == number]
-    here = set(blocks)
+    here = {block for block in range(shape.num_layers) if homes.of_block(block) == number}
     has_output = homes.output == number
     return Place(
         spot=spot,
-        layers=(blocks[0], blocks[-1] + 1) if blocks else (0, 0),
-        counts=tuple(sum(index in here for index in group.indices) for group in shape.layers),
+        layers=(min(here), max(here) + 1) if here else (0, 0),
+        counts=tuple(len(here.intersection(group.indices)) for group in shape.layers),
         weights=weights_term(shape, sums.sizes[number], source="sum of the tensors, mapped from the file"),
         has_output=has_output,
         has_embedding=number == homes.host or (has_output and not shape.weights.output_head),
