@@ -45,11 +45,14 @@ class MemoryEstimate:
     @property
     def shortfall_bytes(self) -> int:
         """What the tightest device is short of at the upper end, negative for what it has to spare."""
-        return max(
-            device.high_bytes - device.usable_bytes
-            for device in self.devices
-            if device.usable_bytes is not None
-        )
+        return shortfall_of(self.devices)
+
+
+def shortfall_of(devices: Iterable[DeviceMemory]) -> int:
+    """:attr:`MemoryEstimate.shortfall_bytes` of these devices, of which one has a budget."""
+    return max(
+        device.high_bytes - device.usable_bytes for device in devices if device.usable_bytes is not None
+    )
 
 
 def with_places(devices: Sequence[DeviceMemory], places: Sequence[RankPlace]) -> list[DeviceMemory]:

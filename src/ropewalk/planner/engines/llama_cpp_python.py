@@ -97,7 +97,7 @@ class PythonMemoryModel:
         return replace(estimated, devices=tuple(with_places(devices, places) if places else devices))
 
     def shortfall_bytes(self, context_len: int, num_sequences: int) -> int:
-        """:attr:`Priced.shortfall_bytes` of :meth:`estimate_memory`."""
+        """:attr:`MemoryEstimate.shortfall_bytes` of :meth:`estimate_memory`."""
         return self.estimate_memory(context_len, num_sequences).shortfall_bytes
 
     def _terms(self, place: Place, terms: Sequence[MemoryTerm], slots: Slots) -> tuple[MemoryTerm, ...]:

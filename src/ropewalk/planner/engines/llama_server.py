@@ -26,7 +26,15 @@ from ropewalk.planner.machine import Machine, device_of
 from ropewalk.planner.parallel import check_options
 from ropewalk.planner.records import AdviceKind, Basis, KvCache, MemoryTerm, PlanRequest, RankPlace, Traffic
 from ropewalk.planner.shape import ModelShape
-from ropewalk.planner.terms import DeviceMemory, MemoryEstimate, cache_bytes, estimate, exact, with_places
+from ropewalk.planner.terms import (
+    DeviceMemory,
+    MemoryEstimate,
+    cache_bytes,
+    estimate,
+    exact,
+    shortfall_of,
+    with_places,
+)
 from ropewalk.units import MIB, format_tokens
 
 # ggml block sizes, llama.cpp b11434 ggml/src/ggml-common.h; the types -ctk and -ctv take.
@@ -135,14 +143,7 @@ class LlamaMemoryModel:
 
     def estimate_memory(self, context_len: int, num_sequences: int) -> MemoryEstimate:
         """All memory of a server started for so many sequences of so many tokens."""
-        slots = resolve_slots(
-            context_len * num_sequences,
-            num_slots=num_sequences,
-            unified=self.request.kv_unified,
-            batch=self.request.batch,
-            ubatch=self.request.ubatch,
-            swa_full=self.request.swa_full,
-        )
+        slots = self._slots(context_len, num_sequences)
         devices = self.devices(slots)
         logical = logical_cache(
             self.shape.layers,
@@ -166,8 +167,18 @@ class LlamaMemoryModel:
         return MemoryEstimate(devices, kv, logical.terms(num_sequences, state_bytes=state))
 
     def shortfall_bytes(self, context_len: int, num_sequences: int) -> int:
-        """:attr:`Priced.shortfall_bytes` of :meth:`estimate_memory`."""
-        return self.estimate_memory(context_len, num_sequences).shortfall_bytes
+        """:attr:`MemoryEstimate.shortfall_bytes` of :meth:`estimate_memory`, which a search asks often."""
+        return shortfall_of(self.devices(self._slots(context_len, num_sequences)))
+
+    def _slots(self, context_len: int, num_sequences: int) -> Slots:
+        return resolve_slots(
+            context_len * num_sequences,
+            num_slots=num_sequences,
+            unified=self.request.kv_unified,
+            batch=self.request.batch,
+            ubatch=self.request.ubatch,
+            swa_full=self.request.swa_full,
+        )
 
     def devices(self, slots: Slots) -> tuple[DeviceMemory, ...]:
         """The terms of every device and of the host."""

@@ -160,7 +160,7 @@ class TransformersMemoryModel:
         return RankPlace(0, 0, stage, shard, embedding, last, budget_bytes=self.usable_bytes)
 
     def shortfall_bytes(self, context_len: int, num_sequences: int) -> int:
-        """:attr:`Priced.shortfall_bytes` of :meth:`estimate_memory`."""
+        """:attr:`MemoryEstimate.shortfall_bytes` of :meth:`estimate_memory`."""
         return self.estimate_memory(context_len, num_sequences).shortfall_bytes
 
     def _weights(self, number: int) -> list[MemoryTerm]:

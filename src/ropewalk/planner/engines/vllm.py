@@ -342,7 +342,8 @@ class VllmMemoryModel:
         )
 
     def shortfall_bytes(self, context_len: int, num_sequences: int) -> int:
-        """:attr:`Priced.shortfall_bytes` of :meth:`estimate_memory`, for the price of one rank of each
+        """:attr:`MemoryEstimate.shortfall_bytes` of :meth:`estimate_memory`, for the price of one rank of
+        each
         kind."""
         step = self._step(context_len, num_sequences)
         return max(
