@@ -20,7 +20,7 @@ from ropewalk.errors import CheckpointError, EngineMissingError, UsageError
 from ropewalk.validation import checked, record_of, require_known, require_type
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from ropewalk.checking import CheckResult
     from ropewalk.checking.log_report import LogReport

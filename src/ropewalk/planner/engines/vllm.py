@@ -342,7 +342,7 @@ class VllmMemoryModel:
         )
 
     def shortfall_bytes(self, context_len: int, num_sequences: int) -> int:
-        """:attr:`MemoryEstimate.shortfall_bytes` of :meth:`estimate_memory`; one rank of each kind is asked."""
+        """:attr:`MemoryEstimate.shortfall_bytes` of :meth:`estimate_memory`, from one rank of each kind."""
         step = self._step(context_len, num_sequences)
         return max(
             sum(term.high_bytes for term in self._terms(kind, step)) - kind.usable_bytes
