@@ -14,6 +14,7 @@ import pytest
 from tests.api.conftest import Served, made_settings, no_servers, served
 from tests.cli import records
 from tests.cli.conftest import Invoke, invoke
+from tests.patching import patch_core
 from tests.tui.doubles import FakeBackend, FakeServing, FakeStored
 
 from ropewalk import core, jsonio
@@ -111,8 +112,8 @@ def doors(folder: Path, tmp_path: Path, invoke: Invoke, monkeypatch: pytest.Monk
 
     settings = made_settings(folder, store=tmp_path / "runs.sqlite3")
     models = settings.models_dirs[0].resolve()
-    monkeypatch.setattr(core, "probe_host", probe)
-    monkeypatch.setattr(core, "default_store_path", lambda: settings.store)
+    patch_core(monkeypatch, "probe_host", probe)
+    patch_core(monkeypatch, "default_store_path", lambda: settings.store)
     with served(settings) as service:
         yield Doors(service, Backend(state=tmp_path, runs=settings.store), invoke, settings.store, models)
 
@@ -207,7 +208,7 @@ def test_every_door_measures_the_same(
         "ropewalk.serving.engines.pick_engine",
         lambda engine, path=None: EngineBuild(engine, engine, "1", path or engine),
     )
-    monkeypatch.setattr(core, "_idle_threads", lambda: 1)
+    patch_core(monkeypatch, "idle_threads", lambda: 1)
     source = doors.source(engine)
     request = RunRequest(8192, ("shipped", "yarn:2"), engine, settings=replace(settings, plan=options))
     core.measure(source, request)

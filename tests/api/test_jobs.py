@@ -19,6 +19,7 @@ from tests.api.conftest import AUTHORIZED, CONFIG, Served, made_settings, served
 from tests.api.fake_worker import RUN_ID
 from tests.api.test_gate import assert_problem
 from tests.cli import records
+from tests.patching import patch_core
 
 from ropewalk import core
 from ropewalk.api import jobs
@@ -63,7 +64,7 @@ class Running(Served):
 def running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
     """A service with the worker of these tests, and one stored run for it to tell of."""
     monkeypatch.setattr(jobs, "_WORKER", (sys.executable, str(Path(__file__).with_name("fake_worker.py"))))
-    monkeypatch.setattr(core, "running_servers", lambda: ())
+    patch_core(monkeypatch, "running_servers", lambda: ())
     settings = made_settings(tmp_path)
     for kind in KINDS:
         folder = settings.models_dirs[0] / kind
@@ -246,7 +247,7 @@ def test_servers_are_listed_found_stopped_and_bounded(
     running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stopped: list[DetachedServer] = []
-    monkeypatch.setattr(core, "running_servers", lambda: (DETACHED, DETACHED))
+    patch_core(monkeypatch, "running_servers", lambda: (DETACHED, DETACHED))
     monkeypatch.setattr("ropewalk.serving.process.detached.detached_servers", lambda: (DETACHED,))
     monkeypatch.setattr(core, "stop_server", stopped.append)
     assert running.get("/v1/servers")["servers"][0]["base_url"] == DETACHED.base_url

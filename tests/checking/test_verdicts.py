@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.checking.conftest import ROOMY
+from tests.patching import patch_core
 
 from ropewalk import core
 from ropewalk.checking import CheckResult, check_command
@@ -62,7 +63,7 @@ def test_the_model_is_read_from_the_hub(monkeypatch: pytest.MonkeyPatch, smollm2
             raise HubError("org/gone is not on the Hub")
         return smollm2_gguf
 
-    monkeypatch.setattr(core, "inspect", inspect)
+    patch_core(monkeypatch, "inspect", inspect)
     assert core.check("vllm serve org/there --max-model-len 200000").ok is False
     assert core.check("llama-server -hf org/there:Q4_K_M -c 4096 -np 1", machine=ROOMY).ok
     assert core.check("docker run vllm/vllm-openai:v0.30.0 --model org/there", machine=ROOMY).ok
@@ -87,7 +88,7 @@ def test_home_and_variables_are_looked_up_and_stay_as_written(
         asked.append(source)
         return smollm2_gguf
 
-    monkeypatch.setattr(core, "inspect", inspect)
+    patch_core(monkeypatch, "inspect", inspect)
     monkeypatch.setenv("HOME", "/home/u")
     result = core.check(
         'llama-server -m ~/"my models"/x.gguf --log-file "$HOME/log" -c 8k -np 1 2>&1 | tee "$LOG"'

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from tests.cli import records
 from tests.cli.conftest import Invoke
+from tests.patching import patch_core
 
-from ropewalk import core
 from ropewalk.errors import HubError
 from ropewalk.inspector.records import Inspection
 
@@ -22,7 +22,7 @@ def no_hub(monkeypatch: pytest.MonkeyPatch) -> None:
     def inspect(source: str) -> Inspection:
         raise HubError(f"the Hub did not answer for {source}")
 
-    monkeypatch.setattr(core, "inspect", inspect)
+    patch_core(monkeypatch, "inspect", inspect)
 
 
 def test_a_removed_flag_is_wrong_and_says_what_to_do(invoke: Invoke) -> None:
@@ -50,7 +50,7 @@ def test_a_command_that_is_right(
     assert outcome.status == 3
     assert outcome.out.startswith("NOT JUDGED: model and memory\n")
     assert "add --checkpoint" in outcome.out
-    monkeypatch.setattr(core, "inspect", lambda source: records.qwen3_8b())
+    patch_core(monkeypatch, "inspect", lambda source: records.qwen3_8b())
     unknown = invoke("check", *words, *command)
     assert (unknown.status, unknown.out.partition("\n")[0]) == (3, "NOT JUDGED: memory")
     outcome = invoke("check", "--memory", "80GiB", *words, *command)
@@ -68,7 +68,7 @@ def test_with_the_checkpoint_the_corrected_command_is_complete(
         asked.append(source)
         return records.qwen3_8b()
 
-    monkeypatch.setattr(core, "inspect", inspect)
+    patch_core(monkeypatch, "inspect", inspect)
     outcome = invoke("check", "--checkpoint", "models/Qwen3-8B", "--", *REMOVED)
     assert asked == ["models/Qwen3-8B"]
     command = outcome.out[outcome.out.index("vllm serve ") :].replace("\\\n", "")
@@ -86,7 +86,7 @@ def test_the_model_of_the_command_is_inspected(
         asked.append(source)
         return records.qwen3_8b()
 
-    monkeypatch.setattr(core, "inspect", inspect)
+    patch_core(monkeypatch, "inspect", inspect)
     invoke("check", "--", "vllm", "serve", str(tmp_path), "--max-model-len", "32768")
     invoke("check", "--", "vllm", "serve", "Qwen/Qwen3-8B", "--max-model-len", "32768")
     assert asked == [str(tmp_path), "Qwen/Qwen3-8B"]
@@ -98,7 +98,7 @@ def test_a_command_that_starts_neither_engine_is_wrong_usage(invoke: Invoke) -> 
 
 
 def test_the_page_keeps_the_words_as_they_were_typed(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(core, "inspect", lambda source: records.qwen3_8b())
+    patch_core(monkeypatch, "inspect", lambda source: records.qwen3_8b())
     outcome = invoke("check", 'vllm serve ~/"my models" --max-model-len 999999 > "$LOG" 2>&1 &')
     assert 'vllm serve ~/"my models" --max-model-len' in outcome.out
     assert '> "$LOG" 2>&1 &' in outcome.out

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from tests.cli import records
 from tests.cli.conftest import Calls, Invoke
+from tests.patching import patch_core
 
 from ropewalk import core
 from ropewalk.cli import serve
@@ -221,7 +222,7 @@ def test_detach_leaves_it_running_and_says_how_to_stop_it(
 
 
 def test_what_was_left_running_is_listed(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(core, "running_servers", lambda: (DETACHED,))
+    patch_core(monkeypatch, "running_servers", lambda: (DETACHED,))
     lines = invoke("servers").out.splitlines()
     assert lines[1].split() == [
         *("Qwen3-8B", "http://127.0.0.1:8000/v1", "131,072", "41", "2026-11-30", "15:49"),
@@ -233,7 +234,7 @@ def test_what_was_left_running_is_listed(invoke: Invoke, monkeypatch: pytest.Mon
 
 
 def test_nothing_left_running(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(core, "running_servers", lambda: ())
+    patch_core(monkeypatch, "running_servers", lambda: ())
     assert "ropewalk serve --detach" in invoke("servers").out
 
 

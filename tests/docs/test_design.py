@@ -72,5 +72,5 @@ def test_a_length_passes_the_functions_of_the_page(tmp_path: Path) -> None:
     assert len(named) <= 6
     beside = set(walk) - set(named)
     assert {
-        name for name in beside if not name.startswith(("cli.command.", "cli.app.", "core.call"))
+        name for name in beside if not name.startswith(("cli.command.", "cli.app.", "core.arguments.call"))
     } == set()
