@@ -306,6 +306,18 @@ def test_tokens_in_flight(stages: int, machine: Machine, tokens: int) -> None:
     assert chosen.in_flight(131_072, batched) == tokens
 
 
+@pytest.mark.parametrize(
+    ("version", "stages", "steps"), [("0.22.0", 1, 1), ("0.22.0", 2, 1), ("0.26.0", 1, 2), ("0.33.0", 2, 3)]
+)
+def test_steps_in_flight_by_version(version: str, stages: int, steps: int) -> None:
+    """v1/kv_cache_interface.py: up to 0.22 one step's tokens, since then those of all (config/vllm.py)."""
+    options: dict[str, Any] = {"max_batched_tokens": 8192, "engine_version": version}
+    chosen = pricing(gemma3_27b(), 131_072, machine=GPU, pipeline_parallel=stages, **options)
+    assert chosen.in_flight(131_072, 8192) == steps * 8192
+    sliding = -(-(1023 + steps * 8192) // 16) + 1
+    assert chosen.request_blocks(131_072) == 8192 + 6 * sliding
+
+
 def test_an_mtp_layer_joins_the_pool() -> None:
     plain = inspection((attention(range(24), kv=8, dim=128),), hidden=2048, inner=64, vocab=64, heads=16)
     facts: dict[str, Any] = {"mtp_layers": 1}

@@ -303,16 +303,23 @@ class VllmMemoryModel:
         return self.block_size
 
     def in_flight(self, context_len: int, batched: int) -> int:
-        """Tokens scheduled and not yet settled: one batch per step that may run at once.
+        """Tokens scheduled and not yet settled: those of every step that may run at once.
 
-        Two with the asynchronous scheduling of a GPU, one more than the stages with a pipeline
-        (config/vllm.py:577-598). Latent attention on a CPU prefills whole prompts.
+        Latent attention on a CPU prefills whole prompts.
         """
-        if self.device == "gpu":
-            return batched * (len(self.stages) + 1)
-        if any(group.kind == "latent" for group in self.shape.layers):
+        if self.device == "cpu" and any(group.kind == "latent" for group in self.shape.layers):
             return context_len
-        return batched * len(self.stages)
+        return batched * self._steps_at_once()
+
+    def _steps_at_once(self) -> int:
+        """``max_concurrent_batches`` (config/vllm.py:512 of 0.26): as many as there are stages; with
+        asynchronous scheduling, which a CPU has not, one more. The first model runner has it on one stage
+        alone."""
+        stages, version = len(self.stages), self.request.engine_version
+        if not has(versions.IN_FLIGHT_STEPS, version):
+            return 1
+        alone = stages == 1 or versions.runner_of(self.shape, version) != "v1"
+        return stages + (self.device == "gpu" and alone)
 
     def bytes_per_block(self, number: int) -> int:
         """Bytes of one block on each rank of a stage."""

@@ -69,6 +69,13 @@ SEQUENCES_BY_BLOCKS = VersionRule(
     "stops where more sequences may run than a hybrid's pool has blocks",
     "config/compilation.py of 0.19.0 and 0.22.0",
 )
+IN_FLIGHT_STEPS = VersionRule(
+    "in_flight_steps",
+    "vllm",
+    (0, 23, 0),
+    "windows hold the tokens of every step in flight; before, those of one",
+    "v1/kv_cache_interface.py of 0.22.0 and 0.26.0 (max_in_flight_tokens)",
+)
 _RUNNER_DENSE = ((0, 23, 0), (0, 26, 0))  # first that may, first that is read to (vllm-project/vllm#44443)
 _RUNNER_ALL = ((0, 27, 0), (0, 29, 0))
 
