@@ -28,10 +28,10 @@ from ropewalk.measuring.measure import MeasureSettings, run_measurement
 from ropewalk.measuring.recall.summary import by_length
 from ropewalk.measuring.records import JUDGED, Trial
 from ropewalk.measuring.store import RunStore
+from ropewalk.planner.records import Launch
 from ropewalk.serving.client import Completion, ServerClient
 from ropewalk.serving.engines import pick_engine
 from ropewalk.serving.launcher import RunningServer, start
-from ropewalk.serving.records import LaunchSpec
 
 BAR = 4.0  # times cheaper, in tokens as in time
 
@@ -67,7 +67,7 @@ class Watch:
     _pid: int = 0
     _began: tuple[float, float] = (0.0, 0.0)
 
-    def start(self, spec: LaunchSpec, log_path: Path) -> RunningServer:
+    def start(self, spec: Launch, log_path: Path) -> RunningServer:
         """The server that every arm gets, behind a client that reuses nothing where it forgets."""
         server = start(spec, log_path=log_path)
         self._pid = server.pid

@@ -19,23 +19,25 @@ from pathlib import Path
 
 from ropewalk import core
 from ropewalk.errors import EngineError
-from ropewalk.serving.engines import adapter_of, launch_spec, pick_engine
+from ropewalk.planner.records import Launch
+from ropewalk.serving.engines import adapter_of, launch_of, pick_engine
 from ropewalk.serving.host.process_memory import resident
 from ropewalk.serving.launcher import start
 from ropewalk.serving.process.ports import free_port
-from ropewalk.serving.records import LaunchSpec
 from ropewalk.units import format_mib
 
 CONTEXT_LEN = 512
 POLL_SECONDS = 0.05  # the launcher's own
 
 
-def bare(spec: LaunchSpec, log: Path) -> tuple[float, float]:
+def bare(spec: Launch, log: Path) -> tuple[float, float]:
     """Seconds to the first token, and to the end after SIGTERM, without anything in between."""
-    adapter = adapter_of(spec.build.engine)
+    adapter = adapter_of(spec.engine)
     began = time.perf_counter()
     with log.open("wb") as lines:
-        engine = subprocess.Popen([*adapter.program(spec.build), *spec.argv], stdout=lines, stderr=lines)
+        engine = subprocess.Popen(
+            [*adapter.program(spec.found_build), *spec.argv], stdout=lines, stderr=lines
+        )
     client = adapter.client(f"http://127.0.0.1:{spec.port}", model=spec.model)
     while not client.healthy():
         time.sleep(POLL_SECONDS)
@@ -49,7 +51,7 @@ def bare(spec: LaunchSpec, log: Path) -> tuple[float, float]:
     return ready, time.perf_counter() - began
 
 
-def supervised(spec: LaunchSpec, log: Path) -> tuple[float, float, int]:
+def supervised(spec: Launch, log: Path) -> tuple[float, float, int]:
     """The same through the launcher, and what its supervisor holds."""
     began = time.perf_counter()
     server = start(spec, log_path=log)
@@ -60,10 +62,10 @@ def supervised(spec: LaunchSpec, log: Path) -> tuple[float, float, int]:
     return ready, time.perf_counter() - began, both.anon_bytes - engine.anon_bytes if both and engine else 0
 
 
-def spec_of(model: Path) -> LaunchSpec:
+def spec_of(model: Path) -> Launch:
     """A launch on a port that is free now."""
     plan = core.plan(model, context_len=CONTEXT_LEN)
-    return launch_spec(plan, build=pick_engine("llama-server"), port=free_port(), threads=1)
+    return launch_of(plan, build=pick_engine("llama-server"), port=free_port(), threads=1)
 
 
 def main(runs: int = 9) -> None:

@@ -10,17 +10,18 @@ from pathlib import Path
 
 import pytest
 
+from ropewalk.engines import EngineBuild
 from ropewalk.planner.records import (
     DeviceShare,
     Fit,
     KvCache,
+    Launch,
     Memory,
     Plan,
     PlanRequest,
     RopeDecision,
 )
-from ropewalk.serving.engines import launch_spec
-from ropewalk.serving.records import EngineBuild, LaunchSpec
+from ropewalk.serving.engines import launch_of
 
 NOT_SCALED = RopeDecision(
     decision="none",
@@ -106,7 +107,7 @@ def embedded() -> EngineBuild:
 
 
 @pytest.fixture(scope="session")
-def smollm2_spec(embedded: EngineBuild, smollm2: Path) -> Callable[..., LaunchSpec]:
+def smollm2_spec(embedded: EngineBuild, smollm2: Path) -> Callable[..., Launch]:
     """A launch of SmolLM2 on one thread; keywords are those of ``PlanRequest``."""
 
     def spec(
@@ -115,9 +116,9 @@ def smollm2_spec(embedded: EngineBuild, smollm2: Path) -> Callable[..., LaunchSp
         rope: RopeDecision = NOT_SCALED,
         override_context_len: int | None = None,
         **options: object,
-    ) -> LaunchSpec:
+    ) -> Launch:
         request = PlanRequest(context_len=context_len, engine="llama-server", **options)  # type: ignore[arg-type]
         plan = plan_of(request, checkpoint=str(smollm2), rope=rope, override_context_len=override_context_len)
-        return launch_spec(plan, build=embedded, port=0, threads=1)
+        return launch_of(plan, build=embedded, port=0, threads=1)
 
     return spec

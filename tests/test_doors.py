@@ -21,7 +21,7 @@ from ropewalk import core, jsonio
 from ropewalk.api import worker
 from ropewalk.api.orders import MeasureOrder
 from ropewalk.checking.records import CheckResult
-from ropewalk.engines import EngineName, engine_of, planned_engines, served_engines
+from ropewalk.engines import EngineBuild, EngineName, engine_of, planned_engines, served_engines
 from ropewalk.errors import UsageError
 from ropewalk.measuring.records import Measurement
 from ropewalk.measuring.settings import MeasureSettings, RunRequest
@@ -29,7 +29,6 @@ from ropewalk.planner.options import PlanOptions, ServerOptions
 from ropewalk.planner.records import Plan, PlanRequest
 from ropewalk.serving.host.devices import Device
 from ropewalk.serving.host.probe import Host
-from ropewalk.serving.records import EngineBuild
 from ropewalk.tui.control import Control
 from ropewalk.tui.serverrun import Serving
 from ropewalk.tui.stored import Stored

@@ -27,7 +27,6 @@ from ropewalk.planner.records import Plan
 from ropewalk.planner.rope.table import RopeTable
 from ropewalk.serving.engines.llama_cpp.bake import Baked
 from ropewalk.serving.process.detached import DetachedServer
-from ropewalk.serving.records import LaunchSpec
 
 FOLDER = Path(__file__).parents[1] / "docs" / "schemas"
 RECORDS: dict[str, type[Any]] = {
@@ -38,7 +37,6 @@ RECORDS: dict[str, type[Any]] = {
     "plan": Plan,
     "choice": Choice,
     "check": CheckResult,
-    "launch": LaunchSpec,
     "server": DetachedServer,
     "servers": ServerList,
     "measurement": Measurement,

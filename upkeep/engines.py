@@ -30,16 +30,16 @@ from tests.serving.dry_run.models import FAMILIES  # noqa: E402
 from ropewalk import core  # noqa: E402
 from ropewalk.checking.flags import flag_set  # noqa: E402
 from ropewalk.cli.demo import demo_model  # noqa: E402
+from ropewalk.engines import EngineBuild  # noqa: E402
 from ropewalk.errors import EngineError  # noqa: E402
 from ropewalk.planner.records import Plan  # noqa: E402
 from ropewalk.serving.dry_run import confirmed  # noqa: E402
-from ropewalk.serving.engines import launch_spec, pick_engine  # noqa: E402
+from ropewalk.serving.engines import launch_of, pick_engine  # noqa: E402
 from ropewalk.serving.engines.find import interpreter_of  # noqa: E402
 from ropewalk.serving.engines.llama_cpp import dry_run as llama_dry_run  # noqa: E402
 from ropewalk.serving.engines.llama_cpp.embedded_flags import FLAGS  # noqa: E402
 from ropewalk.serving.engines.vllm.dry_run import ask_many, read_answer  # noqa: E402
 from ropewalk.serving.engines.vllm.install import make as make_vllm_cpu  # noqa: E402
-from ropewalk.serving.records import EngineBuild  # noqa: E402
 from ropewalk.serving.server_report import EngineAnswer  # noqa: E402
 
 GEMMA3: dict[str, Any] = {
@@ -154,7 +154,7 @@ def _llama_rows(build: EngineBuild, folder: Path) -> Iterator[Row]:
     for name, model in {"SmolLM2": demo_model(), **models}.items():
         for asked, options in LLAMA_GRID.items():
             plan = _plan(model, build, engine="llama-server", **options)
-            yield from _rows(name, asked, plan, llama_dry_run.ask(launch_spec(plan, build=build), plan))
+            yield from _rows(name, asked, plan, llama_dry_run.ask(launch_of(plan, build=build), plan))
 
 
 def _vllm_rows(build: EngineBuild, folder: Path) -> Iterator[Row]:
@@ -164,7 +164,7 @@ def _vllm_rows(build: EngineBuild, folder: Path) -> Iterator[Row]:
         (folder / name / "config.json").write_text(json.dumps(config))
         for what, options in VLLM_GRID.items():
             plan = _plan(folder / name, build, engine="vllm", **options)
-            argv = launch_spec(plan, build=build).argv
+            argv = launch_of(plan, build=build).argv
             asked.append((name, what, plan))
             questions.append({"argv": argv[1:], "available": plan.memory.kv.reserved_bytes})
     for (name, what, plan), answer in zip(asked, ask_many(build, questions, env={}), strict=True):

@@ -33,13 +33,13 @@ from ropewalk.measuring.records import RecallCell as RecallCell
 from ropewalk.measuring.settings import MeasureSettings as MeasureSettings
 from ropewalk.measuring.settings import RunRequest as RunRequest
 from ropewalk.planner.records import Fit as Fit
+from ropewalk.planner.records import Launch as Launch
 from ropewalk.planner.records import Memory as Memory
 from ropewalk.planner.records import MemoryTerm as MemoryTerm
 from ropewalk.planner.records import Plan as Plan
 from ropewalk.planner.records import PlanRequest as PlanRequest
 from ropewalk.planner.records import RopeDecision as RopeDecision
 from ropewalk.serving.preflight import PreflightError as PreflightError
-from ropewalk.serving.records import LaunchSpec as LaunchSpec
 from ropewalk.serving.service import ServeSettings as ServeSettings
 from ropewalk.serving.service import Service as Service
 

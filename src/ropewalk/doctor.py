@@ -8,12 +8,11 @@ from importlib import metadata
 from pathlib import Path
 
 from ropewalk._version import __version__
-from ropewalk.engines import planned_engines, served_engines
+from ropewalk.engines import EngineBuild, planned_engines, served_engines
 from ropewalk.errors import EngineMissingError
 from ropewalk.measuring.store import default_store_path
 from ropewalk.serving.engines import find_engines, pick_engine
 from ropewalk.serving.host.devices import Device, find_devices
-from ropewalk.serving.records import EngineBuild
 from ropewalk.serving.service import default_log_path
 
 _LIBRARIES = ("huggingface_hub", "httpx2", "pydantic", "rich")

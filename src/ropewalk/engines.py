@@ -225,6 +225,22 @@ REGISTRY: dict[str, Engine] = {
 REFERENCE: EngineName = "transformers"  # whose rotations the others' are held against
 
 
+@dataclass(frozen=True, slots=True)
+class EngineBuild:
+    """An engine found on this machine.
+
+    ``name`` is ``embedded`` (llama.cpp in a wheel) or that of the engine; ``path`` the program or
+    interpreter; ``commit``/``build`` what the engine itself reports.
+    """
+
+    name: str
+    engine: EngineName
+    version: str | None
+    path: str
+    build: str | None = None
+    devices: tuple[str, ...] = ()
+
+
 def engine_of(name: str) -> Engine:
     """The engine of this name. Raises :class:`UsageError` where there is none."""
     engine = REGISTRY.get(name)

@@ -11,8 +11,8 @@ from tests.cli.conftest import Invoke
 
 from ropewalk import core
 from ropewalk.doctor import Doctor
+from ropewalk.engines import EngineBuild
 from ropewalk.serving.host.devices import Device
-from ropewalk.serving.records import EngineBuild
 from ropewalk.units import GIB
 
 EMBEDDED = EngineBuild("embedded", "llama-server", "2026.10.11549", "/usr/bin/python", "b11549", ("cpu",))

@@ -41,7 +41,7 @@ class FakeServer:
     base_url = "http://127.0.0.1:8000"
     ready_seconds = 12.3
     log_path = Path("engine.log")
-    spec = SimpleNamespace(port=8000, nodes=[])
+    launch = SimpleNamespace(port=8000, nodes=[])
     nodes: tuple[RunningNode, ...] = ()
     report = ServerReport(
         "Qwen3-8B", 131072, 1, 131088, (PrintedBuffer("kv_cache", "CUDA0", 18 * GIB, 5_000_000),)
@@ -133,7 +133,7 @@ def test_machines_of_a_group_arrive(starter: Starter, invoke: Invoke) -> None:
 
 def test_nodes_are_on_the_page(starter: Starter, invoke: Invoke) -> None:
     nodes = [NodeLaunch(number, f"10.0.0.{number}", "vllm", (), {}, "") for number in range(2)]
-    starter.server.spec = SimpleNamespace(port=8000, nodes=nodes)
+    starter.server.launch = SimpleNamespace(port=8000, nodes=nodes)
     starter.server.nodes = (RunningNode(0, "10.0.0.0", 4242, Path("engine.log")),)
     lines = [line.split() for line in invoke("serve", "m", "--context", "128k").out.splitlines()]
     assert ["nodes", "node", "0", "10.0.0.0", "process", "4242", "engine.log"] in lines

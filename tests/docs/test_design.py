@@ -50,7 +50,7 @@ def test_a_length_passes_the_functions_of_the_page(tmp_path: Path) -> None:
     walk: list[str] = []
 
     def look(frame: FrameType, event: str, argument: object) -> None:
-        if event != "call" or walk or frame.f_code is not launch.launch_spec.__code__:
+        if event != "call" or walk or frame.f_code is not launch.arguments.__code__:
             return
         caller: FrameType | None = frame
         while caller is not None:

@@ -11,13 +11,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from ropewalk.engines import EngineBuild
 from ropewalk.inspector.records import Inspection
 from ropewalk.planner.machine import Machine
 from ropewalk.planner.plan import make_plan
 from ropewalk.planner.records import Plan, PlanRequest, RankPlace
-from ropewalk.serving.engines import launch_record, launch_spec
+from ropewalk.serving.engines import launch_of, with_launch
 from ropewalk.serving.engines.vllm.nodes import with_nodes
-from ropewalk.serving.records import EngineBuild
 from ropewalk.units import GIB
 
 VLLM = EngineBuild("vllm", "vllm", "0.33.0", "vllm")
@@ -28,12 +28,12 @@ def on_gpus(inspection: Inspection, **request: Any) -> Plan:
     """131,072 tokens on GPUs of 48 GiB, with the command of vLLM 0.33.0."""
     fields = {"memory_bytes": 48 * GIB, "device": "cuda", **request}
     plan = make_plan(inspection, PlanRequest(131_072, "vllm", **fields), machine=Machine(kind="gpu"))
-    return launch_record(plan, build=VLLM)
+    return with_launch(plan, build=VLLM)
 
 
 def distribute(plan: Plan, num_nodes: int) -> Plan:
     """The plan's ranks laid on machines, as many on each."""
-    spec = with_nodes(launch_spec(plan, build=VLLM), [f"NODE{node}" for node in range(num_nodes)])
+    spec = with_nodes(launch_of(plan, build=VLLM), [f"NODE{node}" for node in range(num_nodes)])
     assert plan.launch is not None
     shares = plan.memory.per_device
     placed = tuple(
@@ -48,13 +48,13 @@ def on_processor(inspection: Inspection, **request: Any) -> Plan:
     """8,192 tokens on the processor, with the command of llama-server b11434."""
     fields = {"device": "cpu", **request}
     plan = make_plan(inspection, PlanRequest(8192, "llama-server", **fields), machine=Machine(kind="cpu"))
-    return launch_record(plan, build=LLAMA)
+    return with_launch(plan, build=LLAMA)
 
 
 def of_checkpoint(plan: Plan, checkpoint: str) -> Plan:
     """The plan as if it had been made for a checkpoint of this name."""
     build = VLLM if plan.request.engine == "vllm" else LLAMA
-    return launch_record(replace(plan, checkpoint=checkpoint), build=build)
+    return with_launch(replace(plan, checkpoint=checkpoint), build=build)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from tests.measuring.test_measure import ARMS, BUILD, SMALL, Bench, bench, rotary_smollm2
 
+from ropewalk.engines import EngineBuild
 from ropewalk.inspector.records import CheckpointFile
 from ropewalk.measuring.calibrate import find_calibration, machine_fingerprint
 from ropewalk.measuring.store import RunStore
@@ -15,7 +16,6 @@ from ropewalk.planner.calibration import Calibration
 from ropewalk.planner.records import PlanRequest
 from ropewalk.serving.host.devices import Device, Hardware
 from ropewalk.serving.host.probe import Host, plan_for_host
-from ropewalk.serving.records import EngineBuild
 
 __all__ = ["bench"]  # the fixture
 CPU = Device("cpu", "cpu", "a processor", 8 * 2**30, 4 * 2**30)

@@ -14,6 +14,7 @@ from tests.measuring.fake_llm import FakeServer
 from tests.planner.models import deepseek_v3, smollm2
 
 from ropewalk import jsonio
+from ropewalk.engines import EngineBuild
 from ropewalk.errors import EngineFailedError, UsageError
 from ropewalk.findings import Finding
 from ropewalk.inspector.records import CheckpointFile, Fact, Inspection
@@ -21,7 +22,7 @@ from ropewalk.measuring import events
 from ropewalk.measuring.measure import MeasureSettings, run_measurement
 from ropewalk.measuring.records import ArmResult, Measurement, Outcome
 from ropewalk.measuring.store import RunStore
-from ropewalk.serving.records import EngineBuild, LaunchSpec
+from ropewalk.planner.records import Launch
 from ropewalk.serving.server_report import ServerReport
 
 BUILD = EngineBuild("llama-server", "llama-server", "b11434", "llama-server")
@@ -72,7 +73,7 @@ class Bench:
     heard: list[events.Event] = field(default_factory=list)
     vocabulary: dict[str, Any] = field(default_factory=lambda: {"words": [], "ids": {}})
 
-    def start(self, spec: LaunchSpec, log_path: Path) -> FakeRunning:
+    def start(self, spec: Launch, log_path: Path) -> FakeRunning:
         fault = self.faults[len(self.servers)] if len(self.servers) < len(self.faults) else {}
         client = FakeServer(**{"context": spec.served_context_len, **self.vocabulary, **fault})
         report = ServerReport("fake", client.context, 1)

@@ -11,10 +11,10 @@ import pytest
 
 from ropewalk import jsonio
 from ropewalk.core import inspect
+from ropewalk.engines import EngineBuild
 from ropewalk.measuring.measure import MeasureSettings, run_measurement
 from ropewalk.measuring.records import ArmResult, Measurement, RecallCell
 from ropewalk.measuring.store import RunStore
-from ropewalk.serving.records import EngineBuild
 
 
 def measure(

@@ -9,6 +9,7 @@ import pytest
 from tests.cli import records
 from tests.report.render import check_page, render
 
+from ropewalk.engines import EngineBuild
 from ropewalk.findings import Finding
 from ropewalk.inspector.layer_kinds import FullAttention, NoCache
 from ropewalk.inspector.records import Fact
@@ -21,7 +22,6 @@ from ropewalk.report.figures import bar, common_unit, in_unit, range_bar
 from ropewalk.report.inspection import facts_page, inspection_page
 from ropewalk.report.measurement import measurement_page
 from ropewalk.report.plan import plan_page
-from ropewalk.serving.records import EngineBuild
 from ropewalk.units import GIB, MIB
 
 

@@ -8,7 +8,7 @@ import pytest
 from tests.planner.models import attention, inspection, llama_8b, smollm2
 from tests.report.render import check_page, render
 
-from ropewalk.engines import EngineName
+from ropewalk.engines import EngineBuild, EngineName
 from ropewalk.inspector.records import Inspection
 from ropewalk.planner.machine import Machine
 from ropewalk.planner.plan import make_plan
@@ -16,8 +16,7 @@ from ropewalk.planner.records import Plan, PlanRequest
 from ropewalk.report.notebook import record_html
 from ropewalk.report.plan import plan_page
 from ropewalk.report.ranks import fold, rank_grid
-from ropewalk.serving.engines import launch_record
-from ropewalk.serving.records import EngineBuild
+from ropewalk.serving.engines import with_launch
 from ropewalk.units import GIB, MIB
 
 
@@ -101,7 +100,7 @@ def test_each_machines_command() -> None:
     """Four nodes: two commands as they are, the rest by name; comments, so that all can be pasted."""
     build = EngineBuild("vllm", "vllm", "0.33.0", "vllm")
     four = plan(llama_8b(), 8192, tensor_parallel=4, nodes=4)
-    lines = render(plan_page(launch_record(four, build=build)), 120).splitlines()
+    lines = render(plan_page(with_launch(four, build=build)), 120).splitlines()
     at = lines.index("# on NODE0")
     assert lines[at + 1].startswith("VLLM_HOST_IP=NODE0 vllm serve ")
     assert lines.index("# on NODE1") > at

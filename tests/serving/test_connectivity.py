@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from ropewalk.engines import EngineBuild
 from ropewalk.planner.records import Plan, PlanRequest
 from ropewalk.serving.connectivity import Answer, reach_checks
-from ropewalk.serving.engines import launch_spec
+from ropewalk.serving.engines import launch_of
 from ropewalk.serving.process.ports import free_port
-from ropewalk.serving.records import EngineBuild, Topology
+from ropewalk.serving.records import Topology
 
 MakePlan = Callable[..., Plan]
 VLLM = EngineBuild(name="vllm", engine="vllm", version="0.32.0", path="/usr/bin/vllm", devices=("cpu",))
@@ -38,7 +39,7 @@ def ask(make_plan: MakePlan, monkeypatch: pytest.MonkeyPatch) -> Callable[..., d
     def ask(spread: Topology, **request: object) -> dict[str, Answer]:
         build = LLAMA if "rpc_servers" in request else VLLM
         plan = make_plan(PlanRequest(context_len=512, engine=build.engine, **request), checkpoint="m")  # type: ignore[arg-type]
-        spec = launch_spec(plan, build=build, spread=spread)
+        spec = launch_of(plan, build=build, spread=spread)
         return {name: check() for name, check in reach_checks(plan.request, spec, spread).items()}
 
     return ask

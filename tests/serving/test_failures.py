@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from ropewalk.errors import EngineFailedError
+from ropewalk.planner.records import Launch
 from ropewalk.serving.launcher import start
-from ropewalk.serving.records import LaunchSpec
 from ropewalk.units import MIB
 
 pytestmark = [
@@ -20,7 +20,7 @@ pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="address space is limited on Linux only"),
 ]
 
-SpecOf = Callable[..., LaunchSpec]
+SpecOf = Callable[..., Launch]
 LIMIT_KIB = 2 << 20
 
 
@@ -31,9 +31,9 @@ def limited(smollm2_spec: SpecOf, tmp_path: Path) -> SpecOf:
     program.write_text(f'#!/bin/sh\nulimit -v {LIMIT_KIB}\nexec "{sys.executable}" "$@"\n')
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
 
-    def spec(context_len: int) -> LaunchSpec:
+    def spec(context_len: int) -> Launch:
         whole = smollm2_spec(context_len)
-        return replace(whole, build=replace(whole.build, path=str(program)))
+        return replace(whole, build=replace(whole.found_build, path=str(program)))
 
     return spec
 

@@ -16,14 +16,14 @@ from typing import Any
 
 import pytest
 
+from ropewalk.engines import EngineBuild
 from ropewalk.errors import EngineError, EngineFailedError, EngineTimeoutError
-from ropewalk.planner.records import NodeLaunch
+from ropewalk.planner.records import Launch, NodeLaunch
 from ropewalk.serving.launcher import start
 from ropewalk.serving.process.processes import is_alive
-from ropewalk.serving.records import EngineBuild, LaunchSpec
 
 FAKE = Path(__file__).with_name("fake_llama_server.py")
-FakeSpec = Callable[..., LaunchSpec]
+FakeSpec = Callable[..., Launch]
 
 
 @pytest.fixture
@@ -33,8 +33,12 @@ def fake_spec(tmp_path: Path) -> FakeSpec:
     program.write_text(f"#!{sys.executable}\n{FAKE.read_text()}")
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
 
-    def spec(**fake: Any) -> LaunchSpec:
-        return LaunchSpec(
+    def spec(**fake: Any) -> Launch:
+        return Launch(
+            engine="llama-server",
+            engine_version=None,
+            command="",
+            confirmed_by="rules",
             build=EngineBuild(name="llama-server", engine="llama-server", version=None, path=str(program)),
             model="model.gguf",
             argv=("-m", "model.gguf", "-a", "model", "--host", "127.0.0.1", "--port", "0"),
@@ -43,7 +47,6 @@ def fake_spec(tmp_path: Path) -> FakeSpec:
             port=0,
             context_len=500,
             served_context_len=512,
-            num_sequences=1,
         )
 
     return spec
@@ -56,8 +59,8 @@ def test_ready_is_health_and_not_the_list_of_models(fake_spec: FakeSpec, tmp_pat
         assert server.report.context_len == 512
         assert server.report.model_name == "model"
         assert server.findings == ()
-        assert server.spec.port != 0
-        assert server.base_url == f"http://127.0.0.1:{server.spec.port}"
+        assert server.launch.port != 0
+        assert server.base_url == f"http://127.0.0.1:{server.launch.port}"
     asked = [line.split('"')[1].split()[1] for line in lines if '"' in line]
     assert asked[:4] == ["/health"] * 4
     assert asked[4:7] == ["/v1/models", "/tokenize", "/completion"]
@@ -65,7 +68,7 @@ def test_ready_is_health_and_not_the_list_of_models(fake_spec: FakeSpec, tmp_pat
 
 def test_a_port_of_zero_is_replaced_in_the_arguments(fake_spec: FakeSpec, tmp_path: Path) -> None:
     with start(fake_spec(), log_path=tmp_path / "log") as server:
-        assert server.spec.argv[-1] == str(server.spec.port)
+        assert server.launch.argv[-1] == str(server.launch.port)
 
 
 def test_death_while_loading_is_told_at_once_with_the_first_error(
@@ -172,7 +175,7 @@ def test_a_server_that_dies_while_it_serves(fake_spec: FakeSpec, tmp_path: Path)
 def group_spec(fake_spec: FakeSpec) -> FakeSpec:
     """The stand-in as node 0, and beside it one more process."""
 
-    def spec(*, other: str = "import signal; signal.pause()", **fake: Any) -> LaunchSpec:
+    def spec(*, other: str = "import signal; signal.pause()", **fake: Any) -> Launch:
         single = fake_spec(**fake)
         program = f"{shlex.quote(sys.executable)} -c"
         nodes = (

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from ropewalk.core import inspect, plan
+from ropewalk.engines import EngineBuild
 from ropewalk.inspector.records import Inspection
-from ropewalk.serving.engines import launch_spec
+from ropewalk.serving.engines import launch_of
 from ropewalk.serving.launcher import start
-from ropewalk.serving.records import EngineBuild
 
 pytestmark = pytest.mark.engine
 
@@ -38,7 +38,7 @@ def test_terms(
     inspection: Inspection, embedded: EngineBuild, tmp_path: Path, options: dict[str, Any]
 ) -> None:
     planned = plan(inspection, engine="llama-server", **options)
-    spec = launch_spec(planned, build=embedded, port=0, threads=1)
+    spec = launch_of(planned, build=embedded, port=0, threads=1)
     with start(spec, log_path=tmp_path / "log") as server:
         report = server.report
     for name in ("weights", "kv_cache", "output_buffer", "compute_buffer"):
@@ -47,5 +47,5 @@ def test_terms(
         assert printed is not None, name
         slack = COMPUTE_SLACK if name == "compute_buffer" else 0
         assert abs(printed.bytes - term.bytes) <= printed.rounding_bytes + slack, name
-    streams = 1 if planned.request.kv_unified else spec.num_sequences
+    streams = 1 if planned.request.kv_unified else planned.request.num_sequences
     assert report.cells == planned.memory.kv.num_blocks // streams

@@ -17,9 +17,9 @@ from tests.measuring.test_measure import SMALL, Bench, FakeRunning, gguf_of, out
 
 from ropewalk.measuring.records import Outcome
 from ropewalk.measuring.store import RunStore
+from ropewalk.planner.records import Launch
 from ropewalk.serving.client import Completion, PromptTooLongError
 from ropewalk.serving.engines.llama_cpp.client import LlamaClient
-from ropewalk.serving.records import LaunchSpec
 from ropewalk.serving.server_report import ServerReport
 
 
@@ -96,7 +96,7 @@ class HttpBench(Bench):
     listening: list[ThreadingHTTPServer] = field(default_factory=list)
     ignores: bool = False
 
-    def start(self, spec: LaunchSpec, log_path: Path) -> FakeRunning:
+    def start(self, spec: Launch, log_path: Path) -> FakeRunning:
         fault = self.faults[len(self.servers)] if len(self.servers) < len(self.faults) else {}
         scaling = spec.argv[spec.argv.index("--rope-scale") + 1] if "--rope-scale" in spec.argv else "1"
         logprob = -0.25 if self.ignores else -0.25 * float(scaling)

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from ropewalk.engines import EngineBuild
 from ropewalk.findings import Finding
 from ropewalk.inspector.records import CheckpointSummary, Fact, Format, Inspection
 from ropewalk.planner.records import DeviceShare, Plan, PlanRequest
-from ropewalk.serving.engines import launch_spec
+from ropewalk.serving.engines import launch_of
 from ropewalk.serving.host.devices import Device
 from ropewalk.serving.host.process_memory import LargeProcess
 from ropewalk.serving.preflight import PreflightItem, preflight
-from ropewalk.serving.records import EngineBuild
 from ropewalk.units import GIB
 
 MakePlan = Callable[..., Plan]
@@ -54,7 +54,7 @@ def checked(
     inspection: Inspection | None = None,
 ) -> PreflightItem:
     inspection = inspection or in_format(inspection_of(), plan.checkpoint)
-    items = list(preflight(plan, launch_spec(plan, build=build, port=port), inspection))
+    items = list(preflight(plan, launch_of(plan, build=build, port=port), inspection))
     assert [item.name for item in items] == [
         *("checkpoint", "tokenizer", "chat_template", "flags", "rope", "devices", "memory", "port")
     ]
@@ -108,7 +108,7 @@ def test_a_folder_with_a_gguf_file_is_served_by_that_file(make_plan: MakePlan, t
     first = str(tmp_path / "model-00001-of-00002.gguf")
     for named in (tmp_path, tmp_path / "model-00002-of-00002.gguf"):
         plan = make_plan(PlanRequest(context_len=512, engine="llama-server"), checkpoint=str(named))
-        assert launch_spec(plan, build=EMBEDDED).model == first
+        assert launch_of(plan, build=EMBEDDED).model == first
 
 
 def test_a_gguf_file_for_vllm(make_plan: MakePlan, smollm2: Path) -> None:
@@ -155,7 +155,7 @@ def test_a_missing_file(make_plan: MakePlan) -> None:
 
 def test_flags_that_this_build_does_not_know(llama_plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
     assert checked("flags", llama_plan).ok is None
-    known = frozenset(word for word in launch_spec(llama_plan, build=EMBEDDED).argv if word.startswith("-"))
+    known = frozenset(word for word in launch_of(llama_plan, build=EMBEDDED).argv if word.startswith("-"))
     monkeypatch.setattr("ropewalk.serving.preflight.known_flags", lambda build: known)
     assert checked("flags", llama_plan).ok is True
     monkeypatch.setattr(

@@ -7,13 +7,14 @@ from dataclasses import replace
 
 import pytest
 
+from ropewalk.engines import EngineBuild
 from ropewalk.inspector.records import CheckpointSummary, Inspection
 from ropewalk.planner.records import DeviceShare, Plan, PlanRequest, RankPlace
-from ropewalk.serving.engines import launch_spec
+from ropewalk.serving.engines import launch_of
 from ropewalk.serving.host.devices import Device
 from ropewalk.serving.preflight import PreflightItem, preflight
 from ropewalk.serving.process.ports import free_port
-from ropewalk.serving.records import EngineBuild, Topology
+from ropewalk.serving.records import Topology
 from ropewalk.units import GIB
 
 MakePlan = Callable[..., Plan]
@@ -54,7 +55,7 @@ def checked(make_plan: MakePlan) -> Checked:
         plan = make_plan(request, checkpoint="m")
         plan = replace(plan, memory=replace(plan.memory, per_device=shares))
         spread = replace(spread, master_port=free_port())
-        spec = launch_spec(plan, build=build, port=0, threads=threads, spread=spread)
+        spec = launch_of(plan, build=build, port=0, threads=threads, spread=spread)
         items = preflight(plan, spec, INSPECTION, spread=spread)
         return next(item for item in items if item.name == name)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from ropewalk import core
+from ropewalk.engines import EngineBuild
 from ropewalk.errors import EngineMissingError, UsageError
 from ropewalk.inspector.records import Inspection
 from ropewalk.planner.records import Plan
@@ -19,7 +20,6 @@ from ropewalk.serving.live import Watch
 from ropewalk.serving.preflight import PreflightError, PreflightItem
 from ropewalk.serving.process.leftovers import Leftovers
 from ropewalk.serving.process.processes import is_alive
-from ropewalk.serving.records import EngineBuild
 from ropewalk.serving.service import ServeSettings, start_service
 from ropewalk.serving.verify import Verification, ask_unscaled, difference, probe
 
@@ -107,7 +107,7 @@ def test_flags_that_an_engine_ignores_are_found_by_both_means(
         (inactive,) = (finding for finding in service.findings if finding.code == "rope_scaling_inactive")
         assert "positions by 1" in inactive.message
         baseline = ask_unscaled(
-            plan, inspection, service.server.spec, threads=1, log_path=settings.log_path or Path()
+            plan, inspection, service.server.launch, threads=1, log_path=settings.log_path or Path()
         )
         assert difference(probe(service.server.client), baseline) == 0
 

@@ -10,11 +10,11 @@ import pytest
 from tests.tui.doubles import RUN, FakeServer, FakeServing, trial
 
 from ropewalk.measuring import events
+from ropewalk.planner.records import Launch
 from ropewalk.serving import launcher
-from ropewalk.serving.records import EngineBuild, LaunchSpec
 from ropewalk.tui.control import Control, Held
 
-SPEC = LaunchSpec(EngineBuild("embedded", "llama-server", "1", "x"), "m", (), {}, "127.0.0.1", 0, 1, 1, 1)
+SPEC = Launch("llama-server", "1", (), {}, "", "rules")
 ASKED = events.PromptSent("shipped", "niah_single", 1945, 0.1, None)
 ENDED = events.TrialEnded(trial("shipped", 1945, 0.1), events.Progress(1, 2, None))
 
@@ -43,7 +43,7 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Server:
     """What is started; its log has one line."""
     made = Server(tmp_path)
 
-    def start(spec: LaunchSpec, *, log_path: Path, on_log: Any) -> Server:
+    def start(spec: Launch, *, log_path: Path, on_log: Any) -> Server:
         on_log("loading")
         return made
 

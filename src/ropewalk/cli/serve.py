@@ -139,7 +139,7 @@ def _say(line: str) -> None:
 def _show(service: Service, *, detached: bool) -> None:
     from ropewalk.report.serve import serve_page
 
-    stop = f"ropewalk stop {service.server.spec.port}" if detached else "Ctrl-C"
+    stop = f"ropewalk stop {service.server.launch.port}" if detached else "Ctrl-C"
     output.page(serve_page(service, stop=stop))
 
 

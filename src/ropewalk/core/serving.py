@@ -14,14 +14,13 @@ if TYPE_CHECKING:
     from ropewalk.documents import ServerList
     from ropewalk.inspector.records import Inspection
     from ropewalk.planner.options import PlanOptions
-    from ropewalk.planner.records import Plan, PlanRequest
+    from ropewalk.planner.records import Launch, Plan, PlanRequest
     from ropewalk.serving.launcher import RunningServer
     from ropewalk.serving.live import Watch
     from ropewalk.serving.preflight import PreflightItem
     from ropewalk.serving.process.detached import DetachedServer
     from ropewalk.serving.process.engine_process import LogTail
     from ropewalk.serving.process.leftovers import Leftovers
-    from ropewalk.serving.records import LaunchSpec
     from ropewalk.serving.service import ServeSettings, Service
 
 
@@ -98,11 +97,11 @@ def start(
     )
 
 
-def launch(spec: LaunchSpec, *, log_path: Path, on_log: Callable[[str], None] | None = None) -> RunningServer:
+def launch(launch: Launch, *, log_path: Path, on_log: Callable[[str], None] | None = None) -> RunningServer:
     """Start a server from its launch record, and wait until it has answered. Raises :class:`EngineError`."""
     from ropewalk.serving.launcher import start as start_server
 
-    return start_server(spec, log_path=log_path, on_log=on_log)
+    return start_server(launch, log_path=log_path, on_log=on_log)
 
 
 def log_tail(path: Path) -> LogTail:

@@ -24,9 +24,8 @@ from ropewalk.measuring.session import Session
 from ropewalk.measuring.settings import within_minutes
 from ropewalk.planner.plan import prompt_work
 from ropewalk.planner.records import Launch
-from ropewalk.serving.engines import command_of, launch_spec
+from ropewalk.serving.engines import launch_of
 from ropewalk.serving.host.process_memory import MemorySample, MemorySampler, mappings
-from ropewalk.serving.records import LaunchSpec
 from ropewalk.serving.server_report import ServerReport
 
 UBATCH = 512  # llama.cpp b11434, common/common.h n_ubatch: what is evaluated at once
@@ -57,7 +56,7 @@ _THINKING = {
     "off": "asked without thinking, by the switch of its chat template (enable_thinking false)",
     "closed": "asked without thinking: its chat template begins a thought, which the prompt ends at once",
 }
-StartServer = Callable[[LaunchSpec, Path], AbstractContextManager[Server]]  # leaving it stops the server
+StartServer = Callable[[Launch, Path], AbstractContextManager[Server]]  # leaving it stops the server
 
 
 class ArmRun:
@@ -94,12 +93,12 @@ class ArmRun:
             self._tell("arm_refused", "error", f"{self.arm.label} cannot be served: {plan.rope.reason}")
             session.end(self.result)
             return
-        spec = launch_spec(
+        launch = launch_of(
             plan, build=session.build, model=session.model, port=0, threads=session.settings.threads
         )
-        self._note(launch=_launch(spec))
+        self._note(launch=replace(launch, build=None, confirmed_by="engine"))
         try:
-            with start(spec, log_path) as server, MemorySampler(server.pid) as sampler:
+            with start(launch, log_path) as server, MemorySampler(server.pid) as sampler:
                 try:
                     self._examine(server, sampler)
                 finally:
@@ -238,14 +237,3 @@ class ArmRun:
     def _tell(self, code: str, severity: Severity, message: str, **where: Any) -> None:
         finding = Finding(code, severity, message, {"arm": self.arm.name, **where})
         self._note(findings=(*self.result.findings, finding))
-
-
-def _launch(spec: LaunchSpec) -> Launch:
-    return Launch(
-        engine=spec.build.engine,
-        engine_version=spec.build.version,
-        argv=spec.argv,
-        env=spec.env,
-        command=command_of(spec),
-        confirmed_by="engine",
-    )

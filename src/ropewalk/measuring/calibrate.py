@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ropewalk import jsonio
+from ropewalk.engines import EngineBuild
 from ropewalk.errors import RunStoreError
 from ropewalk.inspector.records import Inspection
 from ropewalk.measuring.fingerprint import fingerprint
@@ -18,7 +19,6 @@ from ropewalk.planner.calibration import Calibration, TimedPrompt, calibrate
 from ropewalk.planner.records import PlanRequest
 from ropewalk.serving.host.devices import Hardware, this_machine
 from ropewalk.serving.host.probe import Host, host_device
-from ropewalk.serving.records import EngineBuild
 from ropewalk.units import format_tokens
 
 # What the speed of one sequence depends on besides its length.

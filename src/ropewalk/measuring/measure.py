@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from ropewalk import jsonio
+from ropewalk.engines import EngineBuild
 from ropewalk.errors import RunActiveError, UsageError
 from ropewalk.findings import Finding
 from ropewalk.inspector.records import Inspection
@@ -24,19 +25,19 @@ from ropewalk.measuring.records import Measurement, RunStatus, Trial
 from ropewalk.measuring.session import OnEvent, Session, settings_data
 from ropewalk.measuring.settings import MeasureSettings, default_lengths
 from ropewalk.measuring.store import RunStore
+from ropewalk.planner.records import Launch
 from ropewalk.serving.host.devices import this_machine
 from ropewalk.serving.host.probe import Host, host_device, host_for
-from ropewalk.serving.records import EngineBuild, LaunchSpec
 from ropewalk.serving.service import require_allowed
 from ropewalk.units import format_tokens
 
 __all__ = ["MeasureSettings", "run_measurement"]
 
 
-def _start(spec: LaunchSpec, log_path: Path) -> AbstractContextManager[Server]:
+def _start(launch: Launch, log_path: Path) -> AbstractContextManager[Server]:
     from ropewalk.serving.launcher import start
 
-    return start(spec, log_path=log_path)
+    return start(launch, log_path=log_path)
 
 
 def _ignore(event: Event) -> None:

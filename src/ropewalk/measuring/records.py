@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from ropewalk.engines import EngineBuild
 from ropewalk.findings import Finding
 from ropewalk.pages import Paged
 from ropewalk.planner.records import Launch, PromptWork, RopeDecision
 from ropewalk.serving.host.devices import Hardware
 from ropewalk.serving.host.process_memory import MemorySample
-from ropewalk.serving.records import EngineBuild
 
 Outcome = Literal[
     "hit",  # the right value, and no other candidate

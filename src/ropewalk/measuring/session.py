@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ropewalk import jsonio
+from ropewalk.engines import EngineBuild
 from ropewalk.findings import Finding
 from ropewalk.inspector.records import Inspection
 from ropewalk.measuring.arms import Arm, own_lengths
@@ -16,7 +17,6 @@ from ropewalk.measuring.records import ArmResult, Measurement, Trial
 from ropewalk.measuring.schedule import Step, open_steps, served, tokens_asked
 from ropewalk.measuring.settings import MeasureSettings
 from ropewalk.measuring.store import RunStore
-from ropewalk.serving.records import EngineBuild
 
 OnEvent = Callable[[Event], None]
 

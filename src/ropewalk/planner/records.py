@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ropewalk.engines import EngineName
+from ropewalk.engines import EngineBuild, EngineName
+from ropewalk.errors import UsageError
 from ropewalk.findings import Finding, has_error
 from ropewalk.pages import Paged
 
@@ -468,12 +469,18 @@ class OptionNote:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """The exact command: ``argv`` without a shell, ``env`` what is added to the environment.
+    """Everything needed to start a planned server, here or on another machine.
 
-    Where several machines serve together ``nodes`` has the command of each, and ``argv`` is node 0's.
+    ``argv`` are the engine's own arguments after the program, plain integers only, in the engine's own
+    spelling, with ``host`` and ``port`` among them; ``env`` is what is added to the environment, ``command``
+    both as typed into a shell. Where several machines serve together ``nodes`` has the command of each, and
+    the others are node 0's. ``served_context_len`` is the context per sequence that the server may report for
+    the ``context_len`` planned (as the engine pads it). ``override_context_len`` lifts the checkpoint's own
+    limit to this length without scaling (``--override-kv``, or a patched temporary copy for the embedded
+    engine). ``build`` is what starts it on this machine; None in a plan, which is for any.
     """
 
-    engine: str
+    engine: EngineName
     engine_version: str | None
     argv: tuple[str, ...]
     env: dict[str, str]
@@ -481,6 +488,20 @@ class Launch:
     confirmed_by: Literal["engine", "rules"]
     nodes: tuple[NodeLaunch, ...] = ()
     explained: tuple[OptionNote, ...] = ()
+    model: str = ""
+    host: str = "127.0.0.1"
+    port: int = 0
+    context_len: int = 0
+    served_context_len: int = 0
+    override_context_len: int | None = None
+    build: EngineBuild | None = None
+
+    @property
+    def found_build(self) -> EngineBuild:
+        """The build that starts it. Raises :class:`UsageError` where none is named."""
+        if self.build is None:
+            raise UsageError("the launch names no engine of this machine", where={"engine": self.engine})
+        return self.build
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ def nodes_block(server: RunningServer) -> Table:
     """One line per node: where it is, its process and log here, or that nobody watches it."""
     running = {node.node: node for node in server.nodes}
     rows = []
-    for node in server.spec.nodes:
+    for node in server.launch.nodes:
         seen = running.get(node.node)
         process = f"process {seen.pid}" if seen else "started by hand, not watched"
         rows.append((f"node {node.node}", node.address, process, soft(str(seen.log_path) if seen else "")))

@@ -40,7 +40,7 @@ def serve_page(service: Service, *, stop: str) -> Page:
         ("context", parts(each=_context(plan, server.report))),
         ("memory", stack(memory, _CONFIRMED) if confirmed else memory),
         *([("devices", shares_block(plan, server.report))] if plan.request.rpc_servers else []),
-        *([("nodes", nodes_block(server))] if server.spec.nodes else []),
+        *([("nodes", nodes_block(server))] if server.launch.nodes else []),
         ("checked", checks_block(service.checks)),
         ("verified", parts(each=list(_verified(service.verification)) or ["not asked for: --verify"])),
         ("findings", findings_block(service.findings)),

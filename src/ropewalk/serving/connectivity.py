@@ -11,21 +11,21 @@ import socket
 from collections.abc import Callable
 
 from ropewalk.errors import EngineError, UsageError
-from ropewalk.planner.records import PlanRequest
+from ropewalk.planner.records import Launch, PlanRequest
 from ropewalk.serving.engines.llama_cpp.rpc import endpoint
 from ropewalk.serving.process.members import by_hand, is_here, launcher_words
 from ropewalk.serving.process.ports import require_free
-from ropewalk.serving.records import LaunchSpec, Topology
+from ropewalk.serving.records import Topology
 
 CONNECT_SECONDS = 3.0
 Answer = tuple[bool | None, str]
 
 
-def reach_checks(request: PlanRequest, spec: LaunchSpec, spread: Topology) -> dict[str, Callable[[], Answer]]:
+def reach_checks(request: PlanRequest, launch: Launch, spread: Topology) -> dict[str, Callable[[], Answer]]:
     """The checks that apply, by name: of the nodes, of the Ray cluster, of llama.cpp's RPC servers."""
     found: dict[str, Callable[[], Answer]] = {}
-    if spec.nodes:
-        found["nodes"] = lambda: _nodes(spec, spread)
+    if launch.nodes:
+        found["nodes"] = lambda: _nodes(launch, spread)
     if spread.executor == "ray":
         found["ray"] = lambda: _ray(ray_address(spread))
     if request.rpc_servers:
@@ -38,8 +38,8 @@ def ray_address(spread: Topology) -> str | None:
     return spread.ray_address or os.environ.get("RAY_ADDRESS")
 
 
-def _nodes(spec: LaunchSpec, spread: Topology) -> Answer:
-    head, hand = spec.nodes[0].address, by_hand(spec, spread.launcher)
+def _nodes(launch: Launch, spread: Topology) -> Answer:
+    head, hand = launch.nodes[0].address, by_hand(launch, spread.launcher)
     if not is_here(head):
         return False, f"node 0 is started here, and {head} is no address of this machine"
     if spread.launcher and not shutil.which(launcher_words(spread.launcher)[0]):
@@ -51,7 +51,7 @@ def _nodes(spec: LaunchSpec, spread: Topology) -> Answer:
     if hand:
         names = ", ".join(f"node {node.node} at {node.address}" for node in hand)
         return None, f"not watched, to be started by hand: {names}"
-    return True, f"{len(spec.nodes)} nodes are started and watched from here"
+    return True, f"{len(launch.nodes)} nodes are started and watched from here"
 
 
 def _ray(address: str | None) -> Answer:

@@ -12,14 +12,13 @@ from dataclasses import replace
 from importlib import import_module
 from typing import Protocol, cast
 
-from ropewalk.engines import engine_of
+from ropewalk.engines import EngineBuild, engine_of
 from ropewalk.errors import EngineError
 from ropewalk.findings import Finding, by_severity
 from ropewalk.planner.plan import verdict
-from ropewalk.planner.records import Memory, MemoryTerm, Plan
+from ropewalk.planner.records import Launch, Memory, MemoryTerm, Plan
 from ropewalk.planner.terms import CACHES
-from ropewalk.serving.engines import launch_spec
-from ropewalk.serving.records import EngineBuild, LaunchSpec
+from ropewalk.serving.engines import launch_of
 from ropewalk.serving.server_report import EngineAnswer, PrintedTerm
 from ropewalk.units import format_bytes
 
@@ -31,7 +30,7 @@ class DryRun(Protocol):
         """Why this build cannot be asked about this plan; None where it can."""
         ...
 
-    def ask(self, spec: LaunchSpec, plan: Plan) -> EngineAnswer:
+    def ask(self, launch: Launch, plan: Plan) -> EngineAnswer:
         """The engine's own figures. Raises :class:`EngineError` where it does not answer."""
         ...
 
@@ -168,7 +167,7 @@ def confirm_plan(plan: Plan, *, build: EngineBuild | None) -> Plan:
     if reason is not None or build is None:
         return _unavailable(plan, reason or "")
     try:
-        answer = dry_run_of(build.engine).ask(launch_spec(plan, build=build), plan)
+        answer = dry_run_of(build.engine).ask(launch_of(plan, build=build), plan)
     except EngineError as error:
         return _unavailable(plan, error.message)
     return confirmed(plan, answer)

@@ -13,6 +13,7 @@ from typing import Self
 
 from ropewalk.errors import EngineError, EngineFailedError, EngineTimeoutError
 from ropewalk.findings import Finding
+from ropewalk.planner.records import Launch
 from ropewalk.serving.client import ServerClient
 from ropewalk.serving.engines import adapter_of
 from ropewalk.serving.engines.adapter import Adapter
@@ -27,7 +28,6 @@ from ropewalk.serving.process.group import (
 from ropewalk.serving.process.members import members_of
 from ropewalk.serving.process.ports import connect_host, free_port, require_free
 from ropewalk.serving.process.processes import send
-from ropewalk.serving.records import LaunchSpec
 from ropewalk.serving.server_report import ServerReport
 
 GRACE_SECONDS = 10.0  # llama-server ends within 0.1 s, vLLM within 2.7 s; one that hangs is killed then
@@ -46,7 +46,7 @@ class RunningServer:
     group ``pid`` is the process that watches ``nodes``, those that were started from here.
     """
 
-    spec: LaunchSpec
+    launch: Launch
     base_url: str
     pid: int
     log_path: Path
@@ -94,11 +94,11 @@ class RunningServer:
     def require_alive(self) -> None:
         """Raise :class:`EngineFailedError` with the engine's last words if it has ended."""
         if self._process.ended():
-            raise _failure(self.spec, self._process, LogTail(self.log_path), "while it served")
+            raise _failure(self.launch, self._process, LogTail(self.log_path), "while it served")
 
 
 def start(
-    spec: LaunchSpec,
+    launch: Launch,
     *,
     log_path: Path,
     ready_timeout: float | None = None,
@@ -117,21 +117,21 @@ def start(
     :class:`EngineError` (``port_in_use``, ``log_unwritable``, ``slot_context_capped``),
     :class:`EngineFailedError` with the engine's own reason, and :class:`EngineTimeoutError`.
     """
-    spec = _with_port(spec)
-    require_free(spec.port, host=spec.host)
-    adapter = adapter_of(spec.build.engine)
-    with adapter.start_argv(spec) as argv:
+    launch = _with_port(launch)
+    require_free(launch.port, host=launch.host)
+    adapter = adapter_of(launch.engine)
+    with adapter.start_argv(launch) as argv:
         began = time.monotonic()
         process = EngineProcess(
-            _command(spec, argv, launcher=launcher, log_path=log_path, grace_seconds=grace_seconds),
-            env=_environment(spec, adapter),
+            _command(launch, argv, launcher=launcher, log_path=log_path, grace_seconds=grace_seconds),
+            env=_environment(launch, adapter),
             log_path=log_path,
             grace_seconds=grace_seconds,
-            command=(*adapter.program(spec.build), *argv),
+            command=(*adapter.program(launch.found_build), *argv),
         )
-        client = adapter.client(f"http://{_authority(spec)}", model=spec.model)
+        client = adapter.client(f"http://{_authority(launch)}", model=launch.model)
         deadline = began + (adapter.READY_SECONDS if ready_timeout is None else ready_timeout)
-        start_up = _StartUp(spec, process, client, LogTail(log_path), deadline, on_log)
+        start_up = _StartUp(launch, process, client, LogTail(log_path), deadline, on_log)
         try:
             start_up.wait_until_it_answers(adapter.served_name(argv))
             report, findings = start_up.read_report(allow_other_context=allow_other_context)
@@ -140,8 +140,8 @@ def start(
             process.stop()
             raise
     return RunningServer(
-        spec=spec,
-        base_url=f"http://{_authority(spec)}",
+        launch=launch,
+        base_url=f"http://{_authority(launch)}",
         pid=process.pid,
         log_path=log_path,
         ready_seconds=time.monotonic() - began,
@@ -157,7 +157,7 @@ def start(
 class _StartUp:
     """What is waited for, one question after the other, until ``deadline`` on the monotonic clock."""
 
-    spec: LaunchSpec
+    launch: Launch
     process: EngineProcess
     client: ServerClient
     log: LogTail
@@ -175,9 +175,9 @@ class _StartUp:
         names = self._answer_once(name)
         if name not in names:
             raise EngineError(
-                f"{_authority(self.spec)} serves {', '.join(names)}, not {name}: another server is there",
+                f"{_authority(self.launch)} serves {', '.join(names)}, not {name}: another server is there",
                 code="port_in_use",
-                where={"port": self.spec.port, "expected": name, "served": list(names)},
+                where={"port": self.launch.port, "expected": name, "served": list(names)},
             )
         if self.process.ended():
             raise self._failure("at its first request")
@@ -192,7 +192,7 @@ class _StartUp:
                 left = max(self.deadline - time.monotonic(), 1.0)
                 self.client.complete(tokens, max_tokens=1, cache_prompt=False, timeout_seconds=left)
         except EngineError:
-            if self.process.wait(_dying_seconds(self.spec)):
+            if self.process.wait(_dying_seconds(self.launch)):
                 raise self._failure("at its first request") from None
             raise
         return names
@@ -200,7 +200,7 @@ class _StartUp:
     def read_report(self, *, allow_other_context: bool) -> tuple[ServerReport, tuple[Finding, ...]]:
         self._tell_log()
         report = self.client.report(self.log.lines)
-        finding = _context_finding(self.spec, report.context_len)
+        finding = _context_finding(self.launch, report.context_len)
         if finding and not allow_other_context:
             raise EngineError(finding.message, code=finding.code, where=finding.where)
         return report, (finding,) if finding else ()
@@ -213,56 +213,58 @@ class _StartUp:
 
     def _failure(self, when: str) -> EngineFailedError:
         self._tell_log()
-        return _failure(self.spec, self.process, self.log, when)
+        return _failure(self.launch, self.process, self.log, when)
 
     def _timeout(self) -> EngineTimeoutError:
+        name = self.launch.found_build.name
         return EngineTimeoutError(
-            f"{self.spec.build.name} was not ready in time; its log ends:\n{self.log.last(_TAIL_LINES)}",
+            f"{name} was not ready in time; its log ends:\n{self.log.last(_TAIL_LINES)}",
             where={"log": str(self.log.path)},
         )
 
 
-def _failure(spec: LaunchSpec, process: EngineProcess, log: LogTail, when: str) -> EngineFailedError:
+def _failure(launch: Launch, process: EngineProcess, log: LogTail, when: str) -> EngineFailedError:
     """Of a group, what became of the node that was lost first, in that node's own words."""
     log.read_new()
     lost = lost_node(log.lines)
-    who, how = spec.build.name, f"ended {process.ended()}"
+    who, how = launch.found_build.name, f"ended {process.ended()}"
     where: dict[str, object] = {"log": str(log.path)}
     if lost:
         who, how = f"node {lost.node} at {lost.address}", lost.how
         where = {"log": str(lost.log_path), "node": lost.node, "address": lost.address}
         log = LogTail(lost.log_path)
         log.read_new()
-    reason = adapter_of(spec.build.engine).root_error(log.lines)
+    reason = adapter_of(launch.engine).root_error(log.lines)
     said = reason or f"it gave no reason; its log ends:\n{log.last(_TAIL_LINES)}"
     return EngineFailedError(f"{who} {how} {when}: {said}", where={**where, "reason": reason})
 
 
-def _dying_seconds(spec: LaunchSpec) -> float:
+def _dying_seconds(launch: Launch) -> float:
     """A group ends when its other nodes have, too."""
-    return _DYING_SECONDS + (CAUSE_SECONDS + GRACE_SECONDS if spec.nodes else 0.0)
+    return _DYING_SECONDS + (CAUSE_SECONDS + GRACE_SECONDS if launch.nodes else 0.0)
 
 
-def _context_finding(spec: LaunchSpec, reported: int) -> Finding | None:
+def _context_finding(launch: Launch, reported: int) -> Finding | None:
     """The server may round the planned length up to what was planned for, and nothing else."""
-    if spec.context_len <= reported <= spec.served_context_len:
+    if launch.context_len <= reported <= launch.served_context_len:
         return None
-    capped = reported < spec.context_len
+    capped = reported < launch.context_len
     return Finding(
         code="slot_context_capped" if capped else "slot_context_differs",
         severity="error",
-        message=f"the server takes {reported} tokens per sequence; the plan is for {spec.context_len}",
-        where={"planned": spec.context_len, "reported": reported},
+        message=f"the server takes {reported} tokens per sequence; the plan is for {launch.context_len}",
+        where={"planned": launch.context_len, "reported": reported},
     )
 
 
-def _with_port(spec: LaunchSpec) -> LaunchSpec:
-    if spec.port != 0:
-        return spec
-    port = free_port(spec.host)
-    argv = _on_port(spec.argv, port)
-    nodes = (*(replace(first, argv=argv) for first in spec.nodes[:1]), *spec.nodes[1:])  # one node serves
-    return replace(spec, port=port, argv=argv, nodes=nodes)
+def _with_port(launch: Launch) -> Launch:
+    if launch.port != 0:
+        return launch
+    port = free_port(launch.host)
+    argv = _on_port(launch.argv, port)
+    nodes = (*(replace(first, argv=argv) for first in launch.nodes[:1]), *launch.nodes[1:])  # one node serves
+    command = adapter_of(launch.engine).command_of(argv, launch.env)
+    return replace(launch, port=port, argv=argv, command=command, nodes=nodes)
 
 
 def _on_port(argv: tuple[str, ...], port: int) -> tuple[str, ...]:
@@ -271,21 +273,21 @@ def _on_port(argv: tuple[str, ...], port: int) -> tuple[str, ...]:
 
 
 def _command(
-    spec: LaunchSpec, argv: tuple[str, ...], *, launcher: str | None, log_path: Path, grace_seconds: float
+    launch: Launch, argv: tuple[str, ...], *, launcher: str | None, log_path: Path, grace_seconds: float
 ) -> tuple[str, ...]:
     """The engine, or the group of its nodes in its place."""
-    program = adapter_of(spec.build.engine).program(spec.build)
-    if not spec.nodes:
+    program = adapter_of(launch.engine).program(launch.found_build)
+    if not launch.nodes:
         return (*program, *argv)
-    members = members_of(spec, program=program, launcher=launcher, log_path=log_path.absolute())
+    members = members_of(launch, program=program, launcher=launcher, log_path=log_path.absolute())
     return arguments_of(members, grace_seconds=grace_seconds)
 
 
-def _environment(spec: LaunchSpec, adapter: Adapter) -> Mapping[str, str]:
+def _environment(launch: Launch, adapter: Adapter) -> Mapping[str, str]:
     kept = {name: value for name, value in os.environ.items() if not adapter.SCRUBBED_ENVIRONMENT.match(name)}
-    return {**kept, **spec.env}
+    return {**kept, **launch.env}
 
 
-def _authority(spec: LaunchSpec) -> str:
-    host = connect_host(spec.host)
-    return f"[{host}]:{spec.port}" if ":" in host else f"{host}:{spec.port}"
+def _authority(launch: Launch) -> str:
+    host = connect_host(launch.host)
+    return f"[{host}]:{launch.port}" if ":" in host else f"{host}:{launch.port}"

@@ -15,7 +15,7 @@ from ropewalk.engines import Engine, engine_of
 from ropewalk.errors import CheckpointError, EngineError
 from ropewalk.inspector.checkpoint import open_checkpoint
 from ropewalk.inspector.records import Inspection
-from ropewalk.planner.records import DeviceShare, Plan
+from ropewalk.planner.records import DeviceShare, Launch, Plan
 from ropewalk.planner.rope.versions import RULES, has, parse_version
 from ropewalk.serving.connectivity import reach_checks
 from ropewalk.serving.engines import adapter_of
@@ -26,7 +26,7 @@ from ropewalk.serving.host.devices import find_devices
 from ropewalk.serving.host.process_memory import largest_process
 from ropewalk.serving.process.members import nodes_here
 from ropewalk.serving.process.ports import require_free
-from ropewalk.serving.records import SINGLE_NODE, LaunchSpec, Topology
+from ropewalk.serving.records import SINGLE_NODE, Topology
 from ropewalk.units import format_bytes
 
 _TOKENIZERS = ("tokenizer.json", "tokenizer.model", "tekken.json", "vocab.json", "tokenizer_config.json")
@@ -66,17 +66,17 @@ class PreflightError(EngineError):
 @dataclass(frozen=True, slots=True)
 class _Flight:
     plan: Plan
-    spec: LaunchSpec
+    launch: Launch
     inspection: Inspection
     spread: Topology
 
     @property
     def model(self) -> Path:
-        return Path(self.spec.model)
+        return Path(self.launch.model)
 
     @property
     def engine(self) -> Engine:
-        return engine_of(self.spec.build.engine)
+        return engine_of(self.launch.engine)
 
     @property
     def is_gguf(self) -> bool:
@@ -84,14 +84,14 @@ class _Flight:
 
 
 def preflight(
-    plan: Plan, spec: LaunchSpec, inspection: Inspection, *, spread: Topology = SINGLE_NODE
+    plan: Plan, launch: Launch, inspection: Inspection, *, spread: Topology = SINGLE_NODE
 ) -> Iterator[PreflightItem]:
     """Every check, in the order in which a start would fail, each when it has been made: asking an engine for
     its flags takes a moment."""
-    flight = _Flight(plan, spec, inspection, spread)
+    flight = _Flight(plan, launch, inspection, spread)
     for name, check in _CHECKS.items():
         yield PreflightItem(name, *check(flight))
-    for name, reach in reach_checks(plan.request, spec, spread).items():
+    for name, reach in reach_checks(plan.request, launch, spread).items():
         yield PreflightItem(name, *reach())
 
 
@@ -118,15 +118,15 @@ def _checkpoint(flight: _Flight) -> Outcome:
     ]
     if broken:
         return None if flight.plan.request.allow_broken else False, broken[0].message
-    return True, f"{flight.spec.build.name} reads {_TITLES[engine.formats[0]]}"
+    return True, f"{flight.launch.found_build.name} reads {_TITLES[engine.formats[0]]}"
 
 
 def _flags(flight: _Flight) -> Outcome:
-    build = flight.spec.build
+    build = flight.launch.found_build
     known = known_flags(build)
     if known is None:
         return None, f"{build.name} does not say which flags it knows"
-    unknown = unknown_flags(flight.spec.argv, known)
+    unknown = unknown_flags(flight.launch.argv, known)
     if unknown:
         return False, f"{build.name} {build.version} does not know {', '.join(unknown)}"
     return True, f"{build.name} {build.version} knows every flag of the command"
@@ -134,8 +134,8 @@ def _flags(flight: _Flight) -> Outcome:
 
 def _rope(flight: _Flight) -> Outcome:
     """Whether this build takes the scaling as the version does that was planned for."""
-    rope, build, planned = flight.plan.rope, flight.spec.build, flight.plan.request.engine_version
-    if rope.decision == "none" and flight.spec.override_context_len is None:
+    rope, build, planned = flight.plan.rope, flight.launch.found_build, flight.plan.request.engine_version
+    if rope.decision == "none" and flight.launch.override_context_len is None:
         return True, "positions as trained"
     for rule in RULES:
         if rule.engine == build.engine and has(rule, planned) != has(rule, build.version):
@@ -169,12 +169,12 @@ def _shares_here(flight: _Flight) -> list[DeviceShare]:
     """What this machine has to hold: not what other nodes, Ray or RPC servers do."""
     if flight.spread.executor == "ray":
         return []
-    here = nodes_here(flight.spec, flight.spread.launcher)
+    here = nodes_here(flight.launch, flight.spread.launcher)
     return [
         share
         for share in flight.plan.memory.per_device
         if not share.device.startswith("rpc")
-        and (not flight.spec.nodes or share.place is None or share.place.node in here)
+        and (not flight.launch.nodes or share.place is None or share.place.node in here)
     ]
 
 
@@ -190,20 +190,20 @@ def _need(share: DeviceShare) -> int:
 
 
 def _port(flight: _Flight) -> Outcome:
-    spec = flight.spec
-    if spec.port == 0:
+    launch = flight.launch
+    if launch.port == 0:
         return True, "a free port will be taken"
     try:
-        require_free(spec.port, host=spec.host)
+        require_free(launch.port, host=launch.host)
     except EngineError as error:
         return False, error.message
-    return True, f"port {spec.port} on {spec.host} is free"
+    return True, f"port {launch.port} on {launch.host} is free"
 
 
 def _devices(flight: _Flight) -> Outcome:
     """Whether the engine has the devices of the plan, and can deal the model out to them."""
     adapter = adapter_of(flight.engine.name)
-    return adapter.check_devices(flight.plan, flight.spec, flight.inspection, flight.spread)
+    return adapter.check_devices(flight.plan, flight.launch, flight.inspection, flight.spread)
 
 
 def _tokenizer(flight: _Flight) -> Outcome:

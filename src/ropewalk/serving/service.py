@@ -14,15 +14,15 @@ from ropewalk.errors import EngineError, NegativePlanError, UsageError
 from ropewalk.findings import Finding, by_severity
 from ropewalk.inspector.records import Inspection
 from ropewalk.planner.parallel import replica_sequences
-from ropewalk.planner.records import Plan
-from ropewalk.serving.engines import launch_spec, pick_engine
+from ropewalk.planner.records import Launch, Plan
+from ropewalk.serving.engines import launch_of, pick_engine
 from ropewalk.serving.launcher import RunningServer, start
 from ropewalk.serving.observed_shares import share_findings
 from ropewalk.serving.preflight import PreflightItem, preflight, require_passed
 from ropewalk.serving.process.detached import DetachedServer, leave_running
 from ropewalk.serving.process.leftovers import find_leftovers
 from ropewalk.serving.process.members import by_hand
-from ropewalk.serving.records import SINGLE_NODE, LaunchSpec, Topology
+from ropewalk.serving.records import SINGLE_NODE, Topology
 from ropewalk.serving.server_report import ServerReport
 from ropewalk.serving.verify import NOT_VERIFIED, Verification, ask_unscaled, printed_scaling, verify
 
@@ -108,7 +108,7 @@ def start_service(
         say(line)
     build = pick_engine(plan.request.engine, path=settings.engine_path)
     spread = settings.spread
-    spec = launch_spec(
+    launch = launch_of(
         plan,
         build=build,
         host=settings.host,
@@ -116,24 +116,24 @@ def start_service(
         threads=settings.threads,
         spread=spread,
     )
-    _require_addresses(spec, spread)
+    _require_addresses(launch, spread)
     made = []
-    for item in preflight(plan, spec, inspection, spread=spread):
+    for item in preflight(plan, launch, inspection, spread=spread):
         made.append(item)
         (on_check or _ignore)(item)
     if not settings.force:
         require_passed(made)
     log_path = settings.log_path or default_log_path()
     unscaled = None
-    if settings.verify and plan.rope.decision == "scale" and not spec.nodes:
+    if settings.verify and plan.rope.decision == "scale" and not launch.nodes:
         say("asking the model without scaling")
-        unscaled = ask_unscaled(plan, inspection, spec, threads=settings.threads, log_path=log_path)
+        unscaled = ask_unscaled(plan, inspection, launch, threads=settings.threads, log_path=log_path)
     say(f"starting {build.name} {build.version or ''}; its log: {log_path}")
-    for node in by_hand(spec, spread.launcher):
+    for node in by_hand(launch, spread.launcher):
         say(f"on {node.address}: {node.command}")
     (on_start or _ignore)(log_path)
     server = start(
-        spec,
+        launch,
         log_path=log_path,
         ready_timeout=settings.ready_timeout,
         launcher=spread.launcher,
@@ -173,11 +173,11 @@ def _ignore(told: object) -> None:
     """Nobody listens."""
 
 
-def _require_addresses(spec: LaunchSpec, spread: Topology) -> None:
-    if spec.nodes and not spread.addresses:
+def _require_addresses(launch: Launch, spread: Topology) -> None:
+    if launch.nodes and not spread.addresses:
         raise UsageError(
-            f"{len(spec.nodes)} nodes are planned: say where with --node-addresses, this machine's first",
-            where={"flag": "--node-addresses", "nodes": len(spec.nodes)},
+            f"{len(launch.nodes)} nodes are planned: say where with --node-addresses, this machine's first",
+            where={"flag": "--node-addresses", "nodes": len(launch.nodes)},
         )
 
 

@@ -21,12 +21,11 @@ from ropewalk.errors import EngineError
 from ropewalk.findings import Finding
 from ropewalk.inspector.records import Inspection
 from ropewalk.planner.plan import make_plan
-from ropewalk.planner.records import Plan
+from ropewalk.planner.records import Launch, Plan
 from ropewalk.serving.client import Completion, ServerClient
-from ropewalk.serving.engines import launch_spec
+from ropewalk.serving.engines import launch_of
 from ropewalk.serving.host.probe import companions, host_for, machine_of
 from ropewalk.serving.launcher import RunningServer, start
-from ropewalk.serving.records import LaunchSpec
 from ropewalk.serving.server_report import ServerReport
 
 TWIN_LEN = 1024
@@ -74,21 +73,22 @@ NOT_VERIFIED = Verification(None, None, None, ())
 
 
 def ask_unscaled(
-    plan: Plan, inspection: Inspection, spec: LaunchSpec, *, threads: int | None, log_path: Path
+    plan: Plan, inspection: Inspection, launch: Launch, *, threads: int | None, log_path: Path
 ) -> Probe:
     """Serve the same weights for a moment as they are, in a short context, and ask the fixed prompt.
 
-    What ``spec`` has behind the arguments of the plan is the twin's as well: both must compute alike. Raises
-    :class:`EngineError` where the twin cannot be served.
+    What ``launch`` has behind the arguments of the plan is the baseline's as well: both must compute alike.
+    Raises :class:`EngineError` where the baseline cannot be served.
     """
     length = min(plan.native_context or TWIN_LEN, TWIN_LEN)
     request = replace(plan.request, context_len=length, num_sequences=1, arm="shipped", kv_unified=False)
-    machine = machine_of(request, host_for(spec.build))
+    build = launch.found_build
+    machine = machine_of(request, host_for(build))
     planned, baseline = (
-        launch_spec(one, build=spec.build, model=spec.model, host=spec.host, port=0, threads=threads)
+        launch_of(one, build=build, model=launch.model, host=launch.host, port=0, threads=threads)
         for one in (plan, make_plan(inspection, request, machine=machine, **companions(request)))
     )
-    baseline = replace(baseline, argv=(*baseline.argv, *spec.argv[len(planned.argv) :]))
+    baseline = replace(baseline, argv=(*baseline.argv, *launch.argv[len(planned.argv) :]))
     twin_log = log_path.with_name(f"{log_path.stem}-unscaled{log_path.suffix}")
     with start(baseline, log_path=twin_log) as server:
         return probe(server.client)

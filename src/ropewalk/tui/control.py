@@ -13,8 +13,8 @@ from ropewalk import core
 from ropewalk.measuring import events
 
 if TYPE_CHECKING:
+    from ropewalk.planner.records import Launch
     from ropewalk.serving.launcher import RunningServer
-    from ropewalk.serving.records import LaunchSpec
 
 # Between these a run can be ended and is stored as interrupted; the others frame it.
 _INSIDE = (
@@ -86,10 +86,10 @@ class Control:
         self._require_going()
 
     @contextmanager
-    def start(self, spec: LaunchSpec, log_path: Path) -> Iterator[RunningServer]:
+    def start(self, launch: Launch, log_path: Path) -> Iterator[RunningServer]:
         """Start a server that :meth:`end` can reach, even before it is ready; leaving it looks whether the
         run was told to end."""
-        server = core.launch(spec, log_path=log_path, on_log=lambda line: self._require_going())
+        server = core.launch(launch, log_path=log_path, on_log=lambda line: self._require_going())
         self._server = server
         try:
             yield server

@@ -15,7 +15,7 @@ from tests.measuring.test_measure import FakeRunning
 from ropewalk.measuring.cluster.backend import Ended
 from ropewalk.measuring.cluster.node import run_task
 from ropewalk.measuring.cluster.settings import Needs
-from ropewalk.serving.records import LaunchSpec
+from ropewalk.planner.records import Launch
 from ropewalk.serving.server_report import ServerReport
 
 VOCABULARY: dict[str, Any] = {"words": [], "ids": {}}  # of the one model that all nodes serve
@@ -29,7 +29,7 @@ class Servers:
     started: list[FakeRunning] = field(default_factory=list)
     calls: int = 0
 
-    def start(self, spec: LaunchSpec, log_path: Path) -> FakeRunning:
+    def start(self, spec: Launch, log_path: Path) -> FakeRunning:
         fault = self.faults[self.calls] if self.calls < len(self.faults) else {}
         self.calls += 1
         if isinstance(fault, BaseException):

@@ -14,8 +14,8 @@ from ropewalk.measuring.recall.prompt import Builder
 from ropewalk.measuring.recall.reasoning import after_reasoning, has_reasoning, open_reasoning
 from ropewalk.measuring.recall.tasks import TASKS
 from ropewalk.measuring.recall.vocabulary import Form, Thinking, Vocabulary, make_frame
+from ropewalk.planner.records import Launch
 from ropewalk.serving.launcher import start
-from ropewalk.serving.records import LaunchSpec
 
 # The switch of Qwen3's template: the thought is closed before it begins (Qwen/Qwen3-0.6B, tokenizer_config).
 SWITCHED = (
@@ -88,7 +88,7 @@ def test_the_answer_begins_after_the_thought(thinks: str, thinking: Thinking, en
 
 @pytest.mark.engine
 def test_a_real_server_hands_the_switch_to_the_template(
-    smollm2: Path, smollm2_spec: Callable[..., LaunchSpec], tmp_path: Path
+    smollm2: Path, smollm2_spec: Callable[..., Launch], tmp_path: Path
 ) -> None:
     model = tmp_path / "switched.gguf"
     old = open_checkpoint(smollm2).gguf["tokenizer.chat_template"].encode()

@@ -12,11 +12,11 @@ import pytest
 from tests.serving.dry_run.models import FAMILIES
 
 from ropewalk.core import plan
+from ropewalk.engines import EngineBuild
 from ropewalk.planner.records import Plan
 from ropewalk.serving.dry_run import confirm_plan
 from ropewalk.serving.engines.llama_cpp.launch import DEFAULT_PORT
 from ropewalk.serving.host.probe import probe_host
-from ropewalk.serving.records import EngineBuild
 
 pytestmark = pytest.mark.engine
 

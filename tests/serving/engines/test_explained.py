@@ -11,12 +11,11 @@ from tests.planner.models import llama_8b
 from tests.report.render import render
 from tests.report.test_ranks import plan
 
-from ropewalk.engines import EngineName
+from ropewalk.engines import EngineBuild, EngineName
 from ropewalk.planner.records import Launch
 from ropewalk.report.plan import plan_page
-from ropewalk.serving.engines import launch_record
+from ropewalk.serving.engines import with_launch
 from ropewalk.serving.engines.llama_cpp import gguf_override
-from ropewalk.serving.records import EngineBuild
 from ropewalk.units import GIB
 
 ASKED = {"--max-model-len", "-m", "--model", "--n_ctx", "-c"}  # by the checkpoint and the context
@@ -24,7 +23,7 @@ ASKED = {"--max-model-len", "-m", "--model", "--n_ctx", "-c"}  # by the checkpoi
 
 def launch(engine: EngineName, context_len: int = 32_768, **options: Any) -> Launch:
     build = EngineBuild(engine, engine, "0.33.0", engine)
-    found = launch_record(plan(records.qwen3_8b(), context_len, engine, **options), build=build).launch
+    found = with_launch(plan(records.qwen3_8b(), context_len, engine, **options), build=build).launch
     assert found is not None
     return found
 
@@ -52,11 +51,11 @@ def test_what_was_asked_for_is_not_explained() -> None:
 
 def test_the_page_ends_with_them() -> None:
     build = EngineBuild("vllm", "vllm", "0.33.0", "vllm")
-    text = render(plan_page(launch_record(plan(llama_8b(), 8192), build=build)))
+    text = render(plan_page(with_launch(plan(llama_8b(), 8192), build=build)))
     assert "--max-num-seqs" in text[text.index("\noptions ") :]
 
 
 def test_a_command_that_does_not_fit_is_marked() -> None:
     build = EngineBuild("vllm", "vllm", "0.33.0", "vllm")
-    missed = launch_record(plan(llama_8b(), 131_072, memory_bytes=24 * GIB), build=build)
+    missed = with_launch(plan(llama_8b(), 131_072, memory_bytes=24 * GIB), build=build)
     assert "command    does not fit as it stands" in render(plan_page(missed))

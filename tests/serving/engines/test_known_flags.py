@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from ropewalk.engines import EngineBuild
 from ropewalk.serving.engines.known_flags import flags_in, known_flags, unknown_flags
-from ropewalk.serving.records import EngineBuild
 
 # llama.cpp b11434, llama-server --help
 LLAMA_HELP = """\

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from ropewalk.planner.records import Plan, PlanRequest, RopeDecision
-from ropewalk.serving.engines import launch_spec
+from ropewalk.engines import EngineBuild
+from ropewalk.planner.records import Launch, Plan, PlanRequest, RopeDecision
+from ropewalk.serving.engines import launch_of
 from ropewalk.serving.engines.known_flags import flags_in, unknown_flags
 from ropewalk.serving.engines.llama_cpp_python import launch as llama_cpp_python
-from ropewalk.serving.records import EngineBuild, LaunchSpec
 
 BUILD = EngineBuild("llama-cpp-python", "llama-cpp-python", "0.3.36", "/venv/bin/python")
 AS_STORED = ["--yarn_attn_factor", "-1", "--yarn_beta_fast", "-1", "--yarn_beta_slow", "-1"]
@@ -47,23 +47,23 @@ ERROR:    [Errno 98] error while attempting to bind on address ('127.0.0.1', 800
 
 
 @pytest.fixture
-def spec(make_plan: Callable[..., Plan]) -> Callable[..., LaunchSpec]:
+def spec(make_plan: Callable[..., Plan]) -> Callable[..., Launch]:
     def make(
         context_len: int = 3001, rope: RopeDecision | None = None, threads: int = 1, **options: object
-    ) -> LaunchSpec:
+    ) -> Launch:
         request = PlanRequest(context_len, "llama-cpp-python", **options)  # type: ignore[arg-type]
         plan = make_plan(request, checkpoint="/models/smol,lm.gguf")
         plan = plan if rope is None else replace(plan, rope=rope)
-        return launch_spec(plan, build=BUILD, threads=threads)
+        return launch_of(plan, build=BUILD, threads=threads)
 
     return make
 
 
-def value(spec: LaunchSpec, flag: str) -> str:
+def value(spec: Launch, flag: str) -> str:
     return spec.argv[spec.argv.index(flag) + 1]
 
 
-def test_everything_that_its_defaults_would_change_is_written_out(spec: Callable[..., LaunchSpec]) -> None:
+def test_everything_that_its_defaults_would_change_is_written_out(spec: Callable[..., Launch]) -> None:
     found = spec()
     assert " ".join(found.argv) == (
         "--model /models/smol,lm.gguf --model_alias smol_lm --n_ctx 3072 --n_batch 512 --n_ubatch 512 "
@@ -71,14 +71,14 @@ def test_everything_that_its_defaults_would_change_is_written_out(spec: Callable
         f"{' '.join(AS_STORED)} --n_gpu_layers 0 --n_threads 1 --n_threads_batch 1 "
         "--host 127.0.0.1 --port 8000"
     )
-    assert (found.context_len, found.served_context_len, found.num_sequences) == (3001, 3072, 1)
+    assert (found.context_len, found.served_context_len) == (3001, 3072)
     assert found.override_context_len is None
     assert llama_cpp_python.served_name(found.argv) == "smol_lm"
-    assert llama_cpp_python.command_of(found).startswith("python -m llama_cpp.server --model ")
+    assert found.command.startswith("python -m llama_cpp.server --model ")
     assert llama_cpp_python.program(BUILD) == ("/venv/bin/python", "-I", "-m", "llama_cpp.server")
 
 
-def test_batches_types_and_layers(spec: Callable[..., LaunchSpec]) -> None:
+def test_batches_types_and_layers(spec: Callable[..., Launch]) -> None:
     found = spec(
         100, cache_type_k="iq4_nl", cache_type_v="bf16", flash_attn="off", rpc_servers=("10.0.0.2:50052",),
         tensor_split=(3.0, 1.5), gpu_layers=7,
@@ -91,7 +91,7 @@ def test_batches_types_and_layers(spec: Callable[..., LaunchSpec]) -> None:
     assert found.argv[at + 1 : at + 4] == ("3", "1.5", "--n_threads")
 
 
-def test_yarn_in_llama_cpps_own_numbers(spec: Callable[..., LaunchSpec]) -> None:
+def test_yarn_in_llama_cpps_own_numbers(spec: Callable[..., Launch]) -> None:
     yarn = RopeDecision("scale", "yarn", 4.0, 8192, None, "", "")
     found = spec(32_768, yarn)
     at = found.argv.index("--rope_scaling_type")

@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
+from ropewalk.engines import EngineBuild
 from ropewalk.errors import UsageError
 from ropewalk.planner.records import Plan, PlanRequest
-from ropewalk.serving.engines import launch_record, launch_spec
+from ropewalk.serving.engines import launch_of, with_launch
 from ropewalk.serving.engines.llama_cpp.rpc import endpoint, findings, server_of
-from ropewalk.serving.records import EngineBuild
 
 MakePlan = Callable[..., Plan]
 LLAMA = EngineBuild(name="llama-server", engine="llama-server", version="0.6.0-dev", path="llama-server")
@@ -57,9 +57,9 @@ def test_the_plan_becomes_arguments_and_a_warning(make_plan: MakePlan) -> None:
         rpc_servers=("127.0.0.1:18600", "127.0.0.1:18601"),
         tensor_split=(3.0, 1.0),
     )
-    plan = launch_record(make_plan(request, checkpoint="m.gguf"), build=LLAMA)
+    plan = with_launch(make_plan(request, checkpoint="m.gguf"), build=LLAMA)
     assert [finding.code for finding in plan.findings] == ["rpc_insecure"]
-    assert launch_record(plan, build=LLAMA).findings == plan.findings
+    assert with_launch(plan, build=LLAMA).findings == plan.findings
     assert plan.launch is not None
     line = " ".join(plan.launch.argv)
     assert "--rpc 127.0.0.1:18600,127.0.0.1:18601 -ngl 999 -ts 3,1 " in line
@@ -69,6 +69,6 @@ def test_layers_that_stay_here(make_plan: MakePlan) -> None:
     request = PlanRequest(
         context_len=4096, engine="llama-server", rpc_servers=("127.0.0.1:18600",), gpu_layers=15
     )
-    spec = launch_spec(make_plan(request, checkpoint="m.gguf"), build=LLAMA)
+    spec = launch_of(make_plan(request, checkpoint="m.gguf"), build=LLAMA)
     assert spec.argv[spec.argv.index("-ngl") + 1] == "15"
     assert "-ts" not in spec.argv

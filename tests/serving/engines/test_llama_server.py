@@ -9,23 +9,23 @@ from pathlib import Path
 
 import pytest
 
+from ropewalk.engines import EngineBuild
 from ropewalk.errors import UsageError
-from ropewalk.planner.records import DeviceShare, Plan, PlanRequest, RopeDecision
-from ropewalk.serving.engines import command_of, launch_spec
+from ropewalk.planner.records import DeviceShare, Launch, Plan, PlanRequest, RopeDecision
+from ropewalk.serving.engines import launch_of
 from ropewalk.serving.engines.llama_cpp.embedded_flags import BY_NAME, parse
 from ropewalk.serving.engines.llama_cpp.launch import with_model
-from ropewalk.serving.records import EngineBuild, LaunchSpec
 
 LLAMA = EngineBuild(name="llama-server", engine="llama-server", version="11434", path="/usr/bin/llama-server")
 MakePlan = Callable[..., Plan]
 
 
-def spec_of(make_plan: MakePlan, request: PlanRequest, **options: object) -> LaunchSpec:
+def spec_of(make_plan: MakePlan, request: PlanRequest, **options: object) -> Launch:
     plan = make_plan(request, checkpoint="/models/Qwen3-8B-Q4_K_M.gguf", **options)
-    return launch_spec(plan, build=LLAMA)
+    return launch_of(plan, build=LLAMA)
 
 
-def flags_of(spec: LaunchSpec) -> dict[str, str]:
+def flags_of(spec: Launch) -> dict[str, str]:
     """Flags with their values; a switch has none."""
     words = list(spec.argv)
     pairs = zip(words, [*words[1:], ""], strict=True)
@@ -47,7 +47,7 @@ def test_the_context_is_multiplied_since_slots_divide_it(make_plan: MakePlan) ->
     spec = spec_of(make_plan, PlanRequest(context_len=65536, engine="llama-server", num_sequences=4))
     assert flags_of(spec)["-c"] == "262144"
     assert flags_of(spec)["-np"] == "4"
-    assert (spec.context_len, spec.served_context_len, spec.num_sequences) == (65536, 65536, 4)
+    assert (spec.context_len, spec.served_context_len) == (65536, 65536)
 
 
 def test_each_slot_is_padded_to_256_cells(make_plan: MakePlan) -> None:
@@ -116,7 +116,7 @@ def test_layers_go_to_the_gpus_of_the_plan(make_plan: MakePlan, asked: int | Non
     )
     shares = (DeviceShare("gpu:0", 0, 0, 0, None, (0, 1)), DeviceShare("cpu", 0, 0, 0, None, (0, 0)))
     plan = replace(plan, memory=replace(plan.memory, per_device=shares))
-    assert flags_of(launch_spec(plan, build=LLAMA))["-ngl"] == written
+    assert flags_of(launch_of(plan, build=LLAMA))["-ngl"] == written
 
 
 def test_what_drafts_and_a_tower_are_named(make_plan: MakePlan) -> None:
@@ -146,8 +146,8 @@ def test_a_plan_for_another_engine_is_not_launched(make_plan: MakePlan) -> None:
 
 def test_the_command_is_one_line_for_a_shell(make_plan: MakePlan) -> None:
     plan = make_plan(PlanRequest(context_len=512, engine="llama-server"), checkpoint="/my models/a.gguf")
-    spec = launch_spec(plan, build=LLAMA, port=9999)
-    command = command_of(spec)
+    spec = launch_of(plan, build=LLAMA, port=9999)
+    command = spec.command
     assert command.startswith("llama-server -m '/my models/a.gguf' -a a -c 512 ")
     assert shlex.split(command)[1:] == list(spec.argv)
 
@@ -162,7 +162,7 @@ def test_the_embedded_engine_knows_every_flag_that_is_written(make_plan: MakePla
         cache_type_v="q4_0",
     )
     plan = make_plan(request, checkpoint="/m.gguf")
-    parse(launch_spec(plan, build=LLAMA, threads=2).argv)
+    parse(launch_of(plan, build=LLAMA, threads=2).argv)
 
 
 def test_a_lifted_limit_is_an_override_by_the_key_of_the_architecture(
@@ -170,7 +170,7 @@ def test_a_lifted_limit_is_an_override_by_the_key_of_the_architecture(
 ) -> None:
     request = PlanRequest(context_len=16384, engine="llama-server", arm="unscaled")
     plan = make_plan(request, checkpoint=str(smollm2), override_context_len=16384)
-    spec = launch_spec(plan, build=LLAMA)
+    spec = launch_of(plan, build=LLAMA)
     at = spec.argv.index("--override-kv")
     assert spec.argv[at + 1] == "llama.context_length=int:16384"
     assert spec.override_context_len == 16384

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from ropewalk.engines import EngineBuild
 from ropewalk.planner.records import DeviceShare, Memory, Plan, PlanRequest, RopeDecision
-from ropewalk.serving.engines import command_of, launch_spec
+from ropewalk.serving.engines import launch_of
 from ropewalk.serving.engines.vllm.launch import SCRUBBED_ENVIRONMENT, program
 from ropewalk.serving.engines.vllm.log import parse
-from ropewalk.serving.records import EngineBuild
 from ropewalk.units import GIB
 
 MakePlan = Callable[..., Plan]
@@ -33,7 +33,7 @@ def test_a_plan_for_gpus(make_plan: MakePlan) -> None:
         pipeline_parallel=2,
         max_batched_tokens=4096,
     )
-    spec = launch_spec(make_plan(request, checkpoint="Qwen/Qwen3-8B"), build=GPU, port=8000)
+    spec = launch_of(make_plan(request, checkpoint="Qwen/Qwen3-8B"), build=GPU, port=8000)
     assert spec.argv == (
         *(
             "serve",
@@ -63,13 +63,13 @@ def test_a_plan_for_gpus(make_plan: MakePlan) -> None:
 def test_what_drafts_is_one_object(
     make_plan: MakePlan, options: dict[str, Any], config: dict[str, Any]
 ) -> None:
-    argv = launch_spec(make_plan(PlanRequest(8192, "vllm", **options), checkpoint="m"), build=GPU).argv
+    argv = launch_of(make_plan(PlanRequest(8192, "vllm", **options), checkpoint="m"), build=GPU).argv
     assert json.loads(argv[argv.index("--speculative-config") + 1]) == config
 
 
 def test_a_hub_id_in_vllms_own_words(make_plan: MakePlan) -> None:
     plan = make_plan(PlanRequest(context_len=8192, engine="vllm"), checkpoint="Qwen/Qwen3-8B@v1.0")
-    line = " ".join(launch_spec(plan, build=GPU).argv)
+    line = " ".join(launch_of(plan, build=GPU).argv)
     assert line.startswith("serve Qwen/Qwen3-8B --host")
     assert "--served-model-name Qwen3-8B --revision v1.0 --max-model-len" in line
 
@@ -82,19 +82,19 @@ def test_on_a_cpu_the_cache_is_given_in_bytes(make_plan: MakePlan) -> None:
     request = PlanRequest(context_len=8192, engine="vllm")
     plan = make_plan(request, checkpoint="/models/smol")
     memory: Memory = replace(plan.memory, per_device=(share("cpu:0", 500_000_000),))
-    spec = launch_spec(replace(plan, memory=memory), build=CPU, threads=2)
+    spec = launch_of(replace(plan, memory=memory), build=CPU, threads=2)
     line = " ".join(spec.argv)
     assert "--kv-cache-memory-bytes 500000000 --max-num-batched-tokens 2048" in line
     assert "utilization" not in line
     assert spec.env == {"VLLM_CPU_OMP_THREADS_BIND": "0-1"}
-    assert command_of(spec).startswith("VLLM_CPU_OMP_THREADS_BIND=0-1 vllm serve /models/smol ")
+    assert spec.command.startswith("VLLM_CPU_OMP_THREADS_BIND=0-1 vllm serve /models/smol ")
 
 
 def test_the_bytes_are_those_of_the_rank_that_holds_most(make_plan: MakePlan) -> None:
     """The flag is each rank's own, and all take the fewest blocks."""
     plan = make_plan(PlanRequest(2048, "vllm", pipeline_parallel=2), checkpoint="/models/smol")
     memory: Memory = replace(plan.memory, per_device=(share("cpu:0", 200), share("cpu:1", 100)))
-    argv = launch_spec(replace(plan, memory=memory), build=CPU).argv
+    argv = launch_of(replace(plan, memory=memory), build=CPU).argv
     assert argv[argv.index("--kv-cache-memory-bytes") + 1] == "200"
 
 
@@ -112,7 +112,7 @@ def test_every_way_to_cut_a_model(make_plan: MakePlan) -> None:
         layer_partition=(20, 10),
         block_size=32,
     )
-    spec = launch_spec(make_plan(request, checkpoint="org/moe"), build=GPU)
+    spec = launch_of(make_plan(request, checkpoint="org/moe"), build=GPU)
     line = " ".join(spec.argv)
     assert "--max-num-seqs 3 --block-size 32" in line
     assert (
@@ -120,7 +120,7 @@ def test_every_way_to_cut_a_model(make_plan: MakePlan) -> None:
         "--decode-context-parallel-size 2 --enable-expert-parallel" in line
     )
     assert spec.env == {"VLLM_PP_LAYER_PARTITION": "20,10"}
-    assert command_of(spec).startswith("VLLM_PP_LAYER_PARTITION=20,10 vllm serve ")
+    assert spec.command.startswith("VLLM_PP_LAYER_PARTITION=20,10 vllm serve ")
 
 
 def test_the_override_is_one_word_and_quoted_for_the_shell(make_plan: MakePlan) -> None:
@@ -130,10 +130,10 @@ def test_the_override_is_one_word_and_quoted_for_the_shell(make_plan: MakePlan) 
     }
     rope = RopeDecision("scale", "yarn", 4.0, 32768, 1.0, "", "", vllm_hf_overrides=overrides)
     plan = make_plan(PlanRequest(context_len=131072, engine="vllm"), checkpoint="Qwen/Qwen3-8B", rope=rope)
-    spec = launch_spec(plan, build=GPU)
+    spec = launch_of(plan, build=GPU)
     word = spec.argv[spec.argv.index("--hf-overrides") + 1]
     assert json.loads(word) == overrides
-    assert shlex.split(command_of(spec))[1:] == list(spec.argv)
+    assert shlex.split(spec.command)[1:] == list(spec.argv)
 
 
 def test_an_interpreter_runs_the_module() -> None:

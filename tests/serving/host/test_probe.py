@@ -10,6 +10,7 @@ from tests.inspector.made import QWEN3_8B
 from tests.inspector.readers.files import write_json
 
 from ropewalk.core import inspect
+from ropewalk.engines import EngineBuild
 from ropewalk.errors import EngineMissingError
 from ropewalk.inspector.records import Inspection
 from ropewalk.measuring.arms import plan_arm
@@ -19,7 +20,6 @@ from ropewalk.serving.engines.llama_cpp import find as llama_find
 from ropewalk.serving.host import probe as here_module
 from ropewalk.serving.host.devices import Device
 from ropewalk.serving.host.probe import Host, host_for, machine_of, plan_for_host, probe_host
-from ropewalk.serving.records import EngineBuild
 from ropewalk.units import GIB
 
 GPU = Device("cuda:0", "gpu", "Imaginary", 24 * GIB, 20 * GIB)

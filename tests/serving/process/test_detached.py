@@ -30,11 +30,13 @@ import sys
 from pathlib import Path
 from ropewalk.serving.process.detached import leave_running
 from ropewalk.serving.launcher import start
-from ropewalk.serving.records import EngineBuild, LaunchSpec
+from ropewalk.engines import EngineBuild
+from ropewalk.planner.records import Launch
 program, log, name = sys.argv[1:]
 build = EngineBuild(name="llama-server", engine="llama-server", version=None, path=program)
 argv = ("-m", "model.gguf", "-a", name, "--port", "0")
-spec = LaunchSpec(build, "model.gguf", argv, {}, "127.0.0.1", 0, 512, 512, 1)
+lengths = {"context_len": 512, "served_context_len": 512}
+spec = Launch("llama-server", None, argv, {}, "", "rules", model="model.gguf", build=build, **lengths)
 with start(spec, log_path=Path(log)) as server:
     leave_running(server)
 """

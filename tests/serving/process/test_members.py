@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from ropewalk.engines import EngineBuild
 from ropewalk.errors import UsageError
-from ropewalk.planner.records import NodeLaunch
+from ropewalk.planner.records import Launch, NodeLaunch
 from ropewalk.serving.engines.vllm.nodes import with_nodes
 from ropewalk.serving.process.members import by_hand, is_here, launched, members_of, nodes_here
-from ropewalk.serving.records import EngineBuild, LaunchSpec
 
 BUILD = EngineBuild(name="vllm", engine="vllm", version="0.32.0", path="/opt/vllm")
-SPEC = LaunchSpec(BUILD, "m", ("serve", "m", "--port", "8000"), {}, "127.0.0.1", 8000, 1, 1, 1)
+SPEC = Launch("vllm", "0.32.0", ("serve", "m", "--port", "8000"), {}, "vllm serve m", "rules", build=BUILD)
 NODE = NodeLaunch(
     node=1,
     address="10.0.0.2",

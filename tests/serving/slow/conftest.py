@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from ropewalk.engines import EngineBuild
 from ropewalk.errors import EngineMissingError
 from ropewalk.serving.engines import pick_engine
 from ropewalk.serving.engines.find import interpreter_of
 from ropewalk.serving.install import engines_dir
-from ropewalk.serving.records import EngineBuild
 
 CONVERTER = Path(__file__).with_name("convert_gguf.py")
 

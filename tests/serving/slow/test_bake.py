@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from ropewalk import core
-from ropewalk.serving.engines import launch_spec
+from ropewalk.engines import EngineBuild
+from ropewalk.serving.engines import launch_of
 from ropewalk.serving.launcher import start
-from ropewalk.serving.records import EngineBuild
 
 pytestmark = pytest.mark.slow
 PROMPT = "The lighthouse keeper wrote in his journal that " * 40
@@ -21,7 +21,7 @@ PROMPT = "The lighthouse keeper wrote in his journal that " * 40
 def answered(model: Path, build: EngineBuild, log_path: Path) -> tuple[int, list[Any], tuple[str, ...]]:
     """Tokens of the slot, the most likely next tokens with their log probabilities, and the arguments."""
     plan = core.plan(model, context_len=12_288, engine="llama-server", allow_unvalidated=True)
-    spec = launch_spec(plan, build=build, port=0, threads=2)
+    spec = launch_of(plan, build=build, port=0, threads=2)
     body = {"prompt": PROMPT, "n_predict": 1, "n_probs": 5, "temperature": 0}
     with start(spec, log_path=log_path) as server:
         asked = urllib.request.Request(

@@ -19,13 +19,13 @@ import pytest
 from tests.serving.slow.ray_namespace import ARMS, HEAD, OTHER
 
 from ropewalk.core import inspect
+from ropewalk.engines import EngineBuild
 from ropewalk.measuring.cluster.campaign import run_campaign
 from ropewalk.measuring.cluster.settings import CampaignSettings
 from ropewalk.measuring.cluster.slurm import SlurmBackend
 from ropewalk.measuring.measure import MeasureSettings, run_measurement
 from ropewalk.measuring.store import RunStore
 from ropewalk.serving.engines import pick_engine
-from ropewalk.serving.records import EngineBuild
 
 pytestmark = [pytest.mark.slow, pytest.mark.engine]
 

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from ropewalk import core
+from ropewalk.engines import EngineBuild
 from ropewalk.errors import EngineFailedError, EngineMissingError
-from ropewalk.serving.engines import launch_spec, pick_engine, with_devices
+from ropewalk.serving.engines import launch_of, pick_engine, with_devices
 from ropewalk.serving.engines.find import run
 from ropewalk.serving.engines.llama_cpp_python.find import ASK_LIBRARY
 from ropewalk.serving.launcher import start
 from ropewalk.serving.live import Watch
 from ropewalk.serving.preflight import preflight
-from ropewalk.serving.records import EngineBuild
 from ropewalk.serving.verify import fill, printed_scaling, verify
 
 pytestmark = pytest.mark.slow
@@ -50,7 +50,7 @@ def test_planned_is_printed(
 ) -> None:
     inspection = core.inspect(smollm2)
     plan = core.plan(inspection, engine="llama-cpp-python", **options)
-    spec = launch_spec(plan, build=build, port=0, threads=1)
+    spec = launch_of(plan, build=build, port=0, threads=1)
     assert all(item.ok is not False for item in preflight(plan, spec, inspection))
     with start(spec, log_path=tmp_path / "log") as server:
         report = server.report
@@ -76,7 +76,7 @@ def test_yarn_computes_what_llama_servers_does(
     for engine in (build, embedded):
         for arm in ("yarn:4", "unscaled"):
             plan = core.plan(smollm2, context_len=9000, engine=engine.engine, arm=arm)
-            spec = launch_spec(plan, build=engine, port=0, threads=1)
+            spec = launch_of(plan, build=engine, port=0, threads=1)
             with start(spec, log_path=tmp_path / f"{engine.name}-{arm}") as server:
                 prompt = fill(server.client, 48)
                 answer = server.client.complete(prompt, max_tokens=24, cache_prompt=False)
@@ -88,7 +88,7 @@ def test_yarn_computes_what_llama_servers_does(
 
 def test_the_whole_context_is_filled_and_recalled(build: EngineBuild, smollm2: Path, tmp_path: Path) -> None:
     plan = core.plan(smollm2, context_len=512, engine="llama-cpp-python")
-    spec = launch_spec(plan, build=build, port=0, threads=1)
+    spec = launch_of(plan, build=build, port=0, threads=1)
     with start(spec, log_path=tmp_path / "log") as server:
         verified = verify(server, plan, unscaled=None)
     assert (verified.filled_tokens, verified.findings) == (508, ())
@@ -112,6 +112,6 @@ def test_its_own_reason(build: EngineBuild, smollm2: Path, tmp_path: Path) -> No
     broken = tmp_path / "broken.gguf"
     broken.write_bytes(smollm2.read_bytes()[:100_000])
     plan = core.plan(smollm2, context_len=512, engine="llama-cpp-python")
-    spec = launch_spec(plan, build=build, model=str(broken), port=0, threads=1)
+    spec = launch_of(plan, build=build, model=str(broken), port=0, threads=1)
     with pytest.raises(EngineFailedError, match="failed to read key-value pairs"):
         start(spec, log_path=tmp_path / "log")

@@ -16,17 +16,17 @@ from typing import Any
 import pytest
 
 from ropewalk import core
+from ropewalk.engines import EngineBuild
 from ropewalk.errors import EngineError, EngineFailedError
 from ropewalk.inspector.records import Inspection
 from ropewalk.planner.records import Plan
-from ropewalk.serving.engines import launch_spec, pick_engine
+from ropewalk.serving.engines import launch_of, pick_engine
 from ropewalk.serving.install import engines_dir
 from ropewalk.serving.launcher import RunningServer, start
 from ropewalk.serving.observed_shares import share_findings
 from ropewalk.serving.preflight import PreflightItem, preflight
 from ropewalk.serving.process.ports import free_port
 from ropewalk.serving.process.processes import wait_until
-from ropewalk.serving.records import EngineBuild
 from ropewalk.serving.server_report import term_of
 from ropewalk.units import MIB
 
@@ -79,7 +79,7 @@ def started(llama: EngineBuild, inspection: Inspection, tmp_path: Path) -> Itera
 
         def begin(**options: Any) -> tuple[Plan, RunningServer, tuple[PreflightItem, ...]]:
             plan = core.plan(inspection, context_len=4096, engine_path=llama.path, **options)
-            spec = launch_spec(plan, build=llama, port=0, threads=1)
+            spec = launch_of(plan, build=llama, port=0, threads=1)
             items = tuple(preflight(plan, spec, inspection))
             return plan, stack.enter_context(start(spec, log_path=tmp_path / "log")), items
 

@@ -8,14 +8,15 @@ from pathlib import Path
 import pytest
 
 from ropewalk.core import inspect
+from ropewalk.engines import EngineBuild
 from ropewalk.measuring.measure import MeasureSettings, run_measurement
 from ropewalk.measuring.recall.statistics import wilson
 from ropewalk.measuring.recall.summary import by_length
 from ropewalk.measuring.records import Measurement, Trial
 from ropewalk.measuring.store import RunStore
+from ropewalk.planner.records import Launch
 from ropewalk.serving.install import engines_dir
 from ropewalk.serving.launcher import RunningServer, start
-from ropewalk.serving.records import EngineBuild, LaunchSpec
 
 pytestmark = pytest.mark.slow
 
@@ -28,9 +29,9 @@ def gemma3() -> Path:
     return path
 
 
-def eager(spec: LaunchSpec, log_path: Path) -> RunningServer:
+def eager(spec: Launch, log_path: Path) -> RunningServer:
     """Starts an engine; vLLM without the compilation of a minute more, which changes no answer."""
-    more = ("--enforce-eager",) if spec.build.engine == "vllm" else ()
+    more = ("--enforce-eager",) if spec.engine == "vllm" else ()
     return start(replace(spec, argv=(*spec.argv, *more)), log_path=log_path)
 
 

@@ -16,21 +16,21 @@ from typing import Any
 import pytest
 
 from ropewalk import core
+from ropewalk.engines import EngineBuild
 from ropewalk.errors import EngineFailedError, UsageError
 from ropewalk.inspector.records import Inspection
-from ropewalk.planner.records import Plan
-from ropewalk.serving.engines import launch_spec
+from ropewalk.planner.records import Launch, Plan
+from ropewalk.serving.engines import launch_of
 from ropewalk.serving.engines.vllm.client import VllmClient
 from ropewalk.serving.launcher import RunningServer, start
 from ropewalk.serving.live import Watch
 from ropewalk.serving.preflight import preflight
 from ropewalk.serving.process.processes import descendants, is_alive
-from ropewalk.serving.records import EngineBuild, LaunchSpec
 from ropewalk.serving.verify import Probe, ask_unscaled, verify
 
 pytestmark = pytest.mark.slow
 
-Planned = Callable[..., tuple[Plan, LaunchSpec]]
+Planned = Callable[..., tuple[Plan, Launch]]
 
 
 @pytest.fixture(scope="module")
@@ -42,9 +42,9 @@ def inspection(smollm2_hf: Path) -> Inspection:
 def planned(vllm: EngineBuild, inspection: Inspection) -> Planned:
     """A plan and its launch, in eager mode on a free port."""
 
-    def make(**options: Any) -> tuple[Plan, LaunchSpec]:
+    def make(**options: Any) -> tuple[Plan, Launch]:
         plan = core.plan(inspection, engine="vllm", **options)
-        spec = launch_spec(plan, build=vllm, port=0)
+        spec = launch_of(plan, build=vllm, port=0)
         return plan, replace(spec, argv=(*spec.argv, "--enforce-eager"))
 
     return make

@@ -15,13 +15,13 @@ import pytest
 
 from ropewalk import core
 from ropewalk.checking.check import check_command
+from ropewalk.engines import EngineBuild
 from ropewalk.planner.machine import Machine
 from ropewalk.planner.plan import make_plan
 from ropewalk.planner.records import Plan
 from ropewalk.serving.dry_run import confirmed
-from ropewalk.serving.engines import launch_spec
+from ropewalk.serving.engines import launch_of
 from ropewalk.serving.engines.vllm.dry_run import ask_many, read_answer
-from ropewalk.serving.records import EngineBuild
 
 pytestmark = pytest.mark.slow
 
@@ -59,7 +59,7 @@ def test_pools_and_weights_of_published_models(vllm: EngineBuild, shared: Path, 
             plan = core.plan(
                 folder, engine="vllm", device="cpu", arm="unscaled", allow_unvalidated=True, **shape
             )
-            argv = launch_spec(plan, build=vllm).argv
+            argv = launch_of(plan, build=vllm).argv
             questions.append({"argv": argv[1:], "available": plan.memory.kv.reserved_bytes})
             plans.append((f"{model} {shape['context_len']}", plan))
     told = {}

@@ -17,16 +17,17 @@ from typing import Any
 import pytest
 
 from ropewalk import core
+from ropewalk.engines import EngineBuild
 from ropewalk.errors import EngineFailedError
 from ropewalk.inspector.records import Inspection
-from ropewalk.planner.records import NodeLaunch
-from ropewalk.serving.engines import launch_spec
+from ropewalk.planner.records import Launch, NodeLaunch
+from ropewalk.serving.engines import launch_of
 from ropewalk.serving.engines.vllm.client import VllmClient
 from ropewalk.serving.launcher import RunningServer, start
 from ropewalk.serving.preflight import preflight
 from ropewalk.serving.process.ports import free_port
 from ropewalk.serving.process.processes import descendants, is_alive
-from ropewalk.serving.records import EngineBuild, LaunchSpec, Topology
+from ropewalk.serving.records import Topology
 
 pytestmark = pytest.mark.slow
 
@@ -34,7 +35,7 @@ CACHE = {"--kv-cache-memory-bytes": "200000000", "--block-size": "32"}
 # Without --enforce-eager, with which the first request kills a pipeline on the CPU (0.32.0,
 # v1/worker/gpu_model_runner.py:3174), and without a minute of compilation.
 EAGER_PIPELINE = ("-cc", '{"mode":2,"backend":"eager"}')
-Spec = Callable[..., LaunchSpec]
+Spec = Callable[..., Launch]
 
 
 @pytest.fixture(scope="module")
@@ -46,11 +47,11 @@ def inspection(smollm2_hf: Path) -> Inspection:
 def spec(vllm: EngineBuild, inspection: Inspection) -> Spec:
     """A launch over nodes on the loopback with the cache of the table; its checks have passed."""
 
-    def make(*more: str, nodes: int, program: str = "vllm", **options: Any) -> LaunchSpec:
+    def make(*more: str, nodes: int, program: str = "vllm", **options: Any) -> Launch:
         plan = core.plan(inspection, engine="vllm", context_len=2048, nodes=nodes, device="cpu", **options)
         addresses = tuple(f"127.0.0.{number + 1}" for number in range(nodes))
         spread = Topology(addresses, master_port=free_port(), program=program)
-        spec = launch_spec(plan, build=vllm, port=0, threads=1, spread=spread)
+        spec = launch_of(plan, build=vllm, port=0, threads=1, spread=spread)
         failed = [item for item in preflight(plan, spec, inspection, spread=spread) if item.ok is False]
         assert failed == []
         changed = [_changed(node, more) for node in spec.nodes]

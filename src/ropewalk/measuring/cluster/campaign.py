@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ropewalk import jsonio
-from ropewalk.engines import EngineName
+from ropewalk.engines import EngineBuild, EngineName
 from ropewalk.errors import EngineMissingError, UsageError
 from ropewalk.findings import Finding
 from ropewalk.inspector.records import Inspection
@@ -29,7 +29,6 @@ from ropewalk.planner.options import ServerOptions
 from ropewalk.serving.engines import pick_engine
 from ropewalk.serving.host.devices import find_devices
 from ropewalk.serving.host.probe import Host
-from ropewalk.serving.records import EngineBuild
 
 OpenBackend = Callable[..., Backend]
 

@@ -27,9 +27,9 @@ from ropewalk.measuring.fingerprint import fingerprint
 from ropewalk.measuring.measure import MeasureSettings, run_measurement
 from ropewalk.measuring.records import NodeSeen
 from ropewalk.measuring.store import RunStore
+from ropewalk.planner.records import Launch
 from ropewalk.serving.engines import pick_engine
 from ropewalk.serving.host.devices import this_machine
-from ropewalk.serving.records import LaunchSpec
 from ropewalk.units import KIB
 
 LOG_BYTES = 256 * KIB  # of a server's log, its end: what a person reads after a failure
@@ -39,12 +39,12 @@ class _PortTakenError(Exception):
     """The port was free when it was chosen: not the engine's fault, so no result of its arm."""
 
 
-def start_server(spec: LaunchSpec, log_path: Path) -> AbstractContextManager[Server]:
+def start_server(launch: Launch, log_path: Path) -> AbstractContextManager[Server]:
     """Start a server; one whose port was taken meanwhile is not a failed engine."""
     from ropewalk.serving.launcher import start
 
     try:
-        return start(spec, log_path=log_path)
+        return start(launch, log_path=log_path)
     except EngineError as error:
         if error.code == "port_in_use":
             raise _PortTakenError(error.message) from error

@@ -8,12 +8,11 @@ from dataclasses import dataclass, replace
 
 from ropewalk import jsonio
 from ropewalk._version import __version__
-from ropewalk.engines import EngineName
+from ropewalk.engines import EngineBuild, EngineName
 from ropewalk.findings import Finding
 from ropewalk.measuring.records import ArmResult, Measurement, NodeSeen, Trial
 from ropewalk.measuring.session import settings_data
 from ropewalk.measuring.settings import MeasureSettings
-from ropewalk.serving.records import EngineBuild
 
 
 @dataclass(frozen=True, slots=True)

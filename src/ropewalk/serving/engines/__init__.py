@@ -6,7 +6,7 @@ from dataclasses import replace
 from importlib import import_module
 from typing import cast
 
-from ropewalk.engines import EngineName, engine_of
+from ropewalk.engines import EngineBuild, EngineName, engine_of
 from ropewalk.errors import EngineMissingError, UsageError
 from ropewalk.findings import by_severity
 from ropewalk.inspector.checkpoint import engine_file
@@ -14,18 +14,17 @@ from ropewalk.planner.records import Launch, Plan
 from ropewalk.serving.engines.adapter import Adapter
 from ropewalk.serving.engines.explained import explained
 from ropewalk.serving.engines.find import find_engines, pick_engine, with_devices
-from ropewalk.serving.records import SINGLE_NODE, EngineBuild, LaunchSpec, Topology
+from ropewalk.serving.records import SINGLE_NODE, Topology
 
 __all__ = [
     "Adapter",
     "adapter_of",
-    "command_of",
     "find_engines",
-    "launch_record",
-    "launch_spec",
+    "launch_of",
     "on_gpu",
     "pick_engine",
     "with_devices",
+    "with_launch",
 ]
 
 
@@ -34,7 +33,7 @@ def adapter_of(engine: str) -> Adapter:
     return cast("Adapter", import_module(f"{engine_of(engine).room}.launch"))
 
 
-def launch_spec(
+def launch_of(
     plan: Plan,
     *,
     build: EngineBuild,
@@ -43,7 +42,7 @@ def launch_spec(
     port: int | None = None,
     threads: int | None = None,
     spread: Topology = SINGLE_NODE,
-) -> LaunchSpec:
+) -> Launch:
     """Everything needed to start the planned server; ``model`` is the planned checkpoint by default.
 
     Where the plan is for several machines, ``spread`` says which; their addresses are placeholders without.
@@ -58,23 +57,29 @@ def launch_spec(
             where={"planned": plan.request.engine, "engine": build.engine},
         )
     adapter = adapter_of(build.engine)
-    spec = adapter.launch_spec(
-        plan,
-        build=build,
-        model=engine_file(model or plan.checkpoint),
+    model = engine_file(model or plan.checkpoint)
+    port = adapter.DEFAULT_PORT if port is None else port
+    argv = adapter.arguments(plan, build=build, model=model, host=host, port=port, threads=threads)
+    env = adapter.environment(plan, threads=threads)
+    launch = Launch(
+        engine=build.engine,
+        engine_version=build.version,
+        argv=argv,
+        env=env,
+        command=adapter.command_of(argv, env),
+        confirmed_by="rules",
+        model=model,
         host=host,
-        port=adapter.DEFAULT_PORT if port is None else port,
-        threads=threads,
+        port=port,
+        context_len=plan.context_len,
+        served_context_len=adapter.served_context_len(plan),
+        override_context_len=plan.override_context_len,
+        build=build,
     )
-    return adapter.distribute(spec, spread, num_nodes=plan.request.nodes)
+    return adapter.distribute(launch, spread, num_nodes=plan.request.nodes)
 
 
-def command_of(spec: LaunchSpec) -> str:
-    """The command line for a person's shell, quoted."""
-    return adapter_of(spec.build.engine).command_of(spec)
-
-
-def launch_record(plan: Plan, *, build: EngineBuild | None = None, spread: Topology = SINGLE_NODE) -> Plan:
+def with_launch(plan: Plan, *, build: EngineBuild | None = None, spread: Topology = SINGLE_NODE) -> Plan:
     """The plan with its ``launch``: the command for ``build``, else for the engine found here, else for one
     that is not.
 
@@ -87,19 +92,16 @@ def launch_record(plan: Plan, *, build: EngineBuild | None = None, spread: Topol
     build = build or _found(engine)
     if build is None or (build.devices == ("cpu",) and on_gpu(plan)):
         build = EngineBuild(name=engine, engine=engine, version=None, path=engine)
-    spec = launch_spec(plan, build=build, spread=spread)
-    more = (one for one in adapter_of(build.engine).launch_findings(plan) if one not in plan.findings)
+    adapter = adapter_of(build.engine)
+    launch = launch_of(plan, build=build, spread=spread)
+    more = (one for one in adapter.launch_findings(plan) if one not in plan.findings)
     return replace(
         plan,
-        launch=Launch(
-            engine=spec.build.engine,
-            engine_version=plan.request.engine_version or spec.build.version,
-            argv=spec.argv,
-            env=spec.env,
-            command=command_of(spec),
-            confirmed_by="rules",
-            nodes=spec.nodes,
-            explained=explained(plan.request, spec.argv, adapter_of(build.engine).OPTION_REASONS),
+        launch=replace(
+            launch,
+            engine_version=plan.request.engine_version or build.version,
+            explained=explained(plan.request, launch.argv, adapter.OPTION_REASONS),
+            build=None,
         ),
         findings=by_severity((*plan.findings, *more)),
     )

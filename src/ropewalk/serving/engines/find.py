@@ -15,9 +15,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Protocol, cast
 
-from ropewalk.engines import Engine, EngineName, engine_of, served_engines
+from ropewalk.engines import Engine, EngineBuild, EngineName, engine_of, served_engines
 from ropewalk.errors import EngineMissingError
-from ropewalk.serving.records import EngineBuild
 from ropewalk.units import MIB
 
 MAX_PRINTED_BYTES = MIB  # of a program that is asked what it is; vLLM's help has 0.2 MiB

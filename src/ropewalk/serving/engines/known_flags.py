@@ -8,9 +8,9 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
+from ropewalk.engines import EngineBuild
 from ropewalk.serving.engines import adapter_of
 from ropewalk.serving.engines.find import finder_of, run
-from ropewalk.serving.records import EngineBuild
 
 _FEWEST = 20  # a help with fewer flags than any server has was not understood
 _FLAG = re.compile(r"(?<![\w-])(--?[A-Za-z][\w-]*)")

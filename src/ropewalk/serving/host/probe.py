@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TypedDict
 
-from ropewalk.engines import EngineName, engine_of
+from ropewalk.engines import EngineBuild, EngineName, engine_of
 from ropewalk.errors import EngineMissingError
 from ropewalk.findings import by_severity
 from ropewalk.inspector.checkpoint import open_checkpoint
@@ -17,11 +17,11 @@ from ropewalk.planner.machine import Machine
 from ropewalk.planner.plan import make_plan
 from ropewalk.planner.records import Plan, PlanRequest
 from ropewalk.planner.rope.versions import require_version
-from ropewalk.serving.engines import launch_record, pick_engine
+from ropewalk.serving.engines import pick_engine, with_launch
 from ropewalk.serving.engines.find import finder_of
 from ropewalk.serving.formats import format_finding
 from ropewalk.serving.host.devices import Device, find_devices
-from ropewalk.serving.records import SINGLE_NODE, EngineBuild, Topology
+from ropewalk.serving.records import SINGLE_NODE, Topology
 
 Read = Callable[[str], Inspection]
 
@@ -107,7 +107,7 @@ def plan_for_host(
     wrong = format_finding(inspection, request.engine)
     if wrong is not None:
         return replace(plan, findings=by_severity((*plan.findings, wrong)))
-    return launch_record(plan, build=here.build, spread=spread)
+    return with_launch(plan, build=here.build, spread=spread)
 
 
 def machine_of(request: PlanRequest, here: Host) -> Machine:

@@ -73,19 +73,17 @@ def servers_dir() -> Path:
 
 def leave_running(server: RunningServer) -> DetachedServer:
     """Let go of a started server: it stays when this process ends, and can be found here."""
-    from ropewalk.serving.engines import command_of
-
     record = DetachedServer(
         name=server.report.model_name,
         base_url=server.base_url,
         pid=server.pid,
         supervisor_pid=server.supervisor_pid,
         supervisor_start_time=start_time(server.supervisor_pid) or "",
-        command=command_of(server.spec),
+        command=server.launch.command,
         context_len=server.report.context_len,
         log_path=str(server.log_path.absolute()),
         started=datetime.now(UTC).isoformat(timespec="milliseconds"),
-        nodes=tuple(node.address for node in server.spec.nodes),
+        nodes=tuple(node.address for node in server.launch.nodes),
         host=platform.node(),
         space=pid_space(),
     )

@@ -14,9 +14,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ropewalk.errors import UsageError
-from ropewalk.planner.records import NodeLaunch
+from ropewalk.planner.records import Launch, NodeLaunch
 from ropewalk.serving.process.group import Member
-from ropewalk.serving.records import LaunchSpec
 
 _ARGV = "{argv}"
 # A signal would end the launcher and not what it started elsewhere; the end of its input, however it comes
@@ -28,26 +27,26 @@ _LIFELINE = (
 
 
 def members_of(
-    spec: LaunchSpec, *, program: Sequence[str], launcher: str | None, log_path: Path
+    launch: Launch, *, program: Sequence[str], launcher: str | None, log_path: Path
 ) -> tuple[Member, ...]:
     """The nodes that are started from here; ``program`` goes before the arguments on this machine.
 
     Node 0 writes to ``log_path``, each of the others to one of its own beside it.
     """
     return tuple(
-        _member(node, program, launcher, _log_of(log_path, node.node)) for node in _ours(spec, launcher)
+        _member(node, program, launcher, _log_of(log_path, node.node)) for node in _ours(launch, launcher)
     )
 
 
-def by_hand(spec: LaunchSpec, launcher: str | None) -> tuple[NodeLaunch, ...]:
+def by_hand(launch: Launch, launcher: str | None) -> tuple[NodeLaunch, ...]:
     """The nodes that a person has to start."""
-    ours = {node.node for node in _ours(spec, launcher)}
-    return tuple(node for node in spec.nodes if node.node not in ours)
+    ours = {node.node for node in _ours(launch, launcher)}
+    return tuple(node for node in launch.nodes if node.node not in ours)
 
 
-def nodes_here(spec: LaunchSpec, launcher: str | None) -> tuple[int, ...]:
+def nodes_here(launch: Launch, launcher: str | None) -> tuple[int, ...]:
     """The nodes that take memory and devices of this machine."""
-    return tuple(node.node for node in spec.nodes if _is_started_here(node, launcher))
+    return tuple(node.node for node in launch.nodes if _is_started_here(node, launcher))
 
 
 def launched(template: str, node: NodeLaunch) -> tuple[str, ...]:
@@ -85,8 +84,8 @@ def is_here(address: str) -> bool:
     return any(_binds(family, where) for family, _, _, _, where in found)
 
 
-def _ours(spec: LaunchSpec, launcher: str | None) -> Iterator[NodeLaunch]:
-    return (node for node in spec.nodes if launcher is not None or _is_started_here(node, launcher))
+def _ours(launch: Launch, launcher: str | None) -> Iterator[NodeLaunch]:
+    return (node for node in launch.nodes if launcher is not None or _is_started_here(node, launcher))
 
 
 def _is_started_here(node: NodeLaunch, launcher: str | None) -> bool:

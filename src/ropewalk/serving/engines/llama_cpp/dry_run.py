@@ -5,12 +5,12 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+from ropewalk.engines import EngineBuild
 from ropewalk.errors import EngineError
-from ropewalk.planner.records import Plan
+from ropewalk.planner.records import Launch, Plan
 from ropewalk.serving.engines import on_gpu
 from ropewalk.serving.engines.llama_cpp import log as llama_log
 from ropewalk.serving.engines.llama_cpp.launch import without_override
-from ropewalk.serving.records import EngineBuild, LaunchSpec
 from ropewalk.serving.server_report import EngineAnswer, term_of
 
 NO_PROJECTOR = "/dev/null/ropewalk-asks-for-no-projector"
@@ -27,16 +27,16 @@ def why_not(plan: Plan, build: EngineBuild) -> str | None:
     return "the embedded engine serves on the CPU" if on_gpu(plan) else None
 
 
-def ask(spec: LaunchSpec, plan: Plan) -> EngineAnswer:
+def ask(launch: Launch, plan: Plan) -> EngineAnswer:
     """Caches, output and compute buffer to 0.01 MiB; the weights are not read, so nothing is said of them.
 
     Where an indexer keeps a cache beside the model's, the lines do not tell which is which: neither is taken.
     The embedded engine only: it is the one that has ``no_alloc`` among its parameters (xllamacpp
     2026.10.11549). Raises :class:`EngineError` where it does not answer.
     """
-    lines = _run(spec)
+    lines = _run(launch)
     printed = llama_log.parse_unallocated(lines)
-    source = f"{spec.build.build or spec.build.name}, asked without allocating"
+    source = f"{launch.found_build.build or launch.found_build.name}, asked without allocating"
     if not any(buffer.name == "compute_buffer" for buffer in printed):
         reason = llama_log.root_error(lines)
         if reason is None:
@@ -47,13 +47,13 @@ def ask(spec: LaunchSpec, plan: Plan) -> EngineAnswer:
     return EngineAnswer(source, terms=tuple(term for term in found if term))
 
 
-def _run(spec: LaunchSpec) -> list[str]:
+def _run(launch: Launch) -> list[str]:
     argv = [
-        spec.build.path,
+        launch.found_build.path,
         "-P",
         "-m",
         "ropewalk.serving.engines.llama_cpp.dry_run_child",
-        *without_override(spec.argv),
+        *without_override(launch.argv),
     ]
     try:
         done = subprocess.run(

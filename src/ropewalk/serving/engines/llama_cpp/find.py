@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from importlib import metadata, util
 
+from ropewalk.engines import EngineBuild
 from ropewalk.serving.engines.find import Ask, device_names, run
 from ropewalk.serving.engines.llama_cpp.embedded_flags import BY_NAME
-from ropewalk.serving.records import EngineBuild
 
 HELP = ("--help",)
 _BY_LAUNCHER = frozenset({"--override-kv"})  # what the launcher does for the embedded engine

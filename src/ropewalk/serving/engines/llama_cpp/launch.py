@@ -8,24 +8,25 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PurePath
 
+from ropewalk.engines import EngineBuild
 from ropewalk.errors import UsageError
 from ropewalk.findings import Finding
 from ropewalk.inspector.records import Inspection
 from ropewalk.planner.caches import CacheType, find_cache_type
 from ropewalk.planner.engines.llama_server import CACHE_TYPES
-from ropewalk.planner.engines.llama_slots import resolve_slots
-from ropewalk.planner.records import Plan
+from ropewalk.planner.engines.llama_slots import Slots, resolve_slots
+from ropewalk.planner.records import Launch, Plan
 from ropewalk.serving.engines.adapter import Outcome
 from ropewalk.serving.engines.find import with_devices
 from ropewalk.serving.engines.llama_cpp import log as llama_log
 from ropewalk.serving.engines.llama_cpp import rpc as llama_rpc
 from ropewalk.serving.engines.llama_cpp.client import LlamaClient
 from ropewalk.serving.engines.llama_cpp.options import REASONS
-from ropewalk.serving.records import SINGLE_NODE, EngineBuild, LaunchSpec, Topology
+from ropewalk.serving.records import SINGLE_NODE, Topology
 from ropewalk.units import MIB
 
 OPTION_REASONS = REASONS
@@ -39,30 +40,17 @@ _OVERRIDE = "--override-kv"
 _ALL_LAYERS = 999  # more than any model has: every build takes a number, only newer ones "all"
 
 
-def launch_spec(
-    plan: Plan,
-    *,
-    build: EngineBuild,
-    model: str,
-    host: str = "127.0.0.1",
-    port: int = DEFAULT_PORT,
-    threads: int | None = None,
-) -> LaunchSpec:
+def arguments(
+    plan: Plan, *, build: EngineBuild, model: str, host: str, port: int, threads: int | None
+) -> tuple[str, ...]:
     """The arguments that make llama-server allocate and serve what ``plan`` says.
 
     ``-c`` is the whole cache, which the engine divides by the slots. Flash attention is written as ``on``
     where the value cache is quantised and the plan leaves it open: the engine refuses that without.
     """
-    request = plan.request
-    slots = resolve_slots(
-        plan.context_len * request.num_sequences,
-        num_slots=request.num_sequences,
-        unified=request.kv_unified,
-        batch=request.batch,
-        ubatch=request.ubatch,
-    )
+    slots = _slots(plan)
     override = plan.override_context_len
-    argv = (
+    return (
         *("-m", model, "-a", model_name(model), "-c", str(slots.n_ctx), "-np", str(slots.num_slots)),
         *_sharing(plan),
         *("-b", str(slots.n_batch), "-ub", str(slots.n_ubatch)),
@@ -75,17 +63,27 @@ def launch_spec(
         *(("-t", str(threads)) if threads else ()),
         *("--host", host, "--port", str(port), "--metrics", "-lv", str(_LOG_LEVEL)),
     )
-    return LaunchSpec(
-        build=build,
-        model=model,
-        argv=argv,
-        env={},
-        host=host,
-        port=port,
-        context_len=plan.context_len,
-        served_context_len=plan.context_len if slots.unified else slots.cells,
-        num_sequences=slots.num_slots,
-        override_context_len=override,
+
+
+def environment(plan: Plan, *, threads: int | None) -> dict[str, str]:
+    """Nothing: llama.cpp is told all by arguments."""
+    return {}
+
+
+def served_context_len(plan: Plan) -> int:
+    """The cells of a slot; of a common cache each may take the planned length."""
+    slots = _slots(plan)
+    return plan.context_len if slots.unified else slots.cells
+
+
+def _slots(plan: Plan) -> Slots:
+    request = plan.request
+    return resolve_slots(
+        plan.context_len * request.num_sequences,
+        num_slots=request.num_sequences,
+        unified=request.kv_unified,
+        batch=request.batch,
+        ubatch=request.ubatch,
     )
 
 
@@ -99,7 +97,7 @@ def _companions(plan: Plan) -> tuple[str, ...]:
     )
 
 
-def distribute(spec: LaunchSpec, spread: Topology, *, num_nodes: int) -> LaunchSpec:
+def distribute(launch: Launch, spread: Topology, *, num_nodes: int) -> Launch:
     """The launch as it is: other machines are RPC servers, which are arguments. Raises :class:`UsageError`
     for nodes that would run llama-server themselves."""
     if num_nodes > 1 or spread != SINGLE_NODE:
@@ -108,7 +106,7 @@ def distribute(spec: LaunchSpec, spread: Topology, *, num_nodes: int) -> LaunchS
             "--rpc HOST:PORT,...",
             where={"nodes": num_nodes, "addresses": list(spread.addresses), "executor": spread.executor},
         )
-    return spec
+    return launch
 
 
 def launch_findings(plan: Plan) -> tuple[Finding, ...]:
@@ -129,21 +127,21 @@ def program(build: EngineBuild) -> tuple[str, ...]:
 
 
 @contextmanager
-def start_argv(spec: LaunchSpec) -> Iterator[tuple[str, ...]]:
+def start_argv(launch: Launch) -> Iterator[tuple[str, ...]]:
     """The arguments to start with. The embedded engine takes no metadata override, so it gets a patched
     copy of the file; once it has the copy mapped, the name is removed again."""
-    if spec.build.name != "embedded" or spec.override_context_len is None:
-        yield spec.argv
+    if launch.found_build.name != "embedded" or launch.override_context_len is None:
+        yield launch.argv
         return
     from ropewalk.serving.engines.llama_cpp.gguf_override import patched_copy
 
-    with patched_copy(Path(spec.model), context_len=spec.override_context_len) as copy:
-        yield with_model(spec.argv, str(copy))
+    with patched_copy(Path(launch.model), context_len=launch.override_context_len) as copy:
+        yield with_model(launch.argv, str(copy))
 
 
-def command_of(spec: LaunchSpec) -> str:
+def command_of(argv: Sequence[str], env: Mapping[str, str]) -> str:
     """The command line for a person's shell, in llama-server's own spelling whatever the build."""
-    return shlex.join(("llama-server", *spec.argv))
+    return shlex.join(("llama-server", *argv))
 
 
 def served_name(argv: Sequence[str]) -> str:
@@ -166,13 +164,14 @@ def without_override(argv: Sequence[str]) -> tuple[str, ...]:
     return (*argv[:at], *argv[at + 2 :])
 
 
-def check_devices(plan: Plan, spec: LaunchSpec, inspection: Inspection, spread: Topology) -> Outcome:
+def check_devices(plan: Plan, launch: Launch, inspection: Inspection, spread: Topology) -> Outcome:
     """Whether the build can use as many GPUs as are planned for."""
     planned = sum(share.device.startswith("gpu") for share in plan.memory.per_device)
     if not planned:
         return True, "the plan is for the CPU"
-    found = with_devices(spec.build).devices
-    said = f"{planned} GPUs planned; {spec.build.name} can use {', '.join(found) or 'none'}"
+    build = with_devices(launch.found_build)
+    found = build.devices
+    said = f"{planned} GPUs planned; {build.name} can use {', '.join(found) or 'none'}"
     return len(found) >= planned, said
 
 

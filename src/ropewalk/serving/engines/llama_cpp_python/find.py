@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from importlib import util
 
+from ropewalk.engines import EngineBuild
 from ropewalk.serving.engines.find import Ask, device_names, run
 from ropewalk.serving.engines.llama_cpp_python import install
-from ropewalk.serving.records import EngineBuild
 
 HELP = ("--help",)
 ASK_LIBRARY = """

@@ -8,20 +8,21 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from itertools import takewhile
 
+from ropewalk.engines import EngineBuild
 from ropewalk.findings import Finding
 from ropewalk.inspector.readers.ggml_types import GGML_TYPES
 from ropewalk.planner.engines.llama_cpp_python import slots_of
-from ropewalk.planner.records import Plan
+from ropewalk.planner.records import Launch, Plan
 from ropewalk.serving.engines.llama_cpp import launch as llama_server
 from ropewalk.serving.engines.llama_cpp import log as llama_log
 from ropewalk.serving.engines.llama_cpp import rpc as llama_rpc
 from ropewalk.serving.engines.llama_cpp_python.client import LlamaCppPythonClient
 from ropewalk.serving.engines.llama_cpp_python.options import REASONS
-from ropewalk.serving.records import EngineBuild, LaunchSpec, Topology
+from ropewalk.serving.records import Topology
 
 OPTION_REASONS = REASONS
 DEFAULT_PORT = 8000
@@ -51,15 +52,9 @@ _EXCEPTION = re.compile(r"\w*(?:Error|Exception): ")
 check_devices = llama_server.check_devices
 
 
-def launch_spec(
-    plan: Plan,
-    *,
-    build: EngineBuild,
-    model: str,
-    host: str = "127.0.0.1",
-    port: int = DEFAULT_PORT,
-    threads: int | None = None,
-) -> LaunchSpec:
+def arguments(
+    plan: Plan, *, build: EngineBuild, model: str, host: str, port: int, threads: int | None
+) -> tuple[str, ...]:
     """The arguments that make the server allocate and serve what ``plan`` says.
 
     ``--n_ctx`` is a multiple of 256: of any other llama.cpp makes one, while the library's own arrays stay as
@@ -67,7 +62,7 @@ def launch_spec(
     """
     request = plan.request
     slots = slots_of(request, plan.context_len)
-    argv = (
+    return (
         *("--model", model, "--model_alias", llama_server.model_name(model)),
         *("--n_ctx", str(slots.n_ctx), "--n_batch", str(slots.n_batch), "--n_ubatch", str(slots.n_ubatch)),
         *("--logits_all", "false", "--cache", "false", "--use_mlock", "false"),
@@ -78,22 +73,19 @@ def launch_spec(
         *(("--n_threads", str(threads), "--n_threads_batch", str(threads)) if threads else ()),
         *("--host", host, "--port", str(port)),
     )
-    return LaunchSpec(
-        build=build,
-        model=model,
-        argv=argv,
-        env={},
-        host=host,
-        port=port,
-        context_len=plan.context_len,
-        served_context_len=slots.cells,
-        num_sequences=1,
-    )
 
 
-def distribute(spec: LaunchSpec, spread: Topology, *, num_nodes: int) -> LaunchSpec:
+environment = llama_server.environment
+
+
+def served_context_len(plan: Plan) -> int:
+    """The cells that llama.cpp makes of the planned length."""
+    return slots_of(plan.request, plan.context_len).cells
+
+
+def distribute(launch: Launch, spread: Topology, *, num_nodes: int) -> Launch:
     """As with llama-server: other machines are arguments. Raises :class:`UsageError`."""
-    return llama_server.distribute(spec, spread, num_nodes=num_nodes)
+    return llama_server.distribute(launch, spread, num_nodes=num_nodes)
 
 
 def launch_findings(plan: Plan) -> tuple[Finding, ...]:
@@ -106,14 +98,14 @@ def program(build: EngineBuild) -> tuple[str, ...]:
     return (build.path, "-I", "-m", "llama_cpp.server")
 
 
-def start_argv(spec: LaunchSpec) -> AbstractContextManager[tuple[str, ...]]:
+def start_argv(launch: Launch) -> AbstractContextManager[tuple[str, ...]]:
     """The arguments as they are."""
-    return nullcontext(spec.argv)
+    return nullcontext(launch.argv)
 
 
-def command_of(spec: LaunchSpec) -> str:
+def command_of(argv: Sequence[str], env: Mapping[str, str]) -> str:
     """The command line for a person's shell."""
-    return shlex.join(("python", "-m", "llama_cpp.server", *spec.argv))
+    return shlex.join(("python", "-m", "llama_cpp.server", *argv))
 
 
 def served_name(argv: Sequence[str]) -> str:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 from ropewalk.inspector.records import Inspection
-from ropewalk.planner.records import Plan
+from ropewalk.planner.records import Launch, Plan
 from ropewalk.serving.engines.adapter import Outcome
 from ropewalk.serving.host.devices import find_devices
 from ropewalk.serving.process.members import nodes_here
-from ropewalk.serving.records import LaunchSpec, Topology
+from ropewalk.serving.records import Topology
 
 
-def check_devices(plan: Plan, spec: LaunchSpec, inspection: Inspection, spread: Topology) -> Outcome:
+def check_devices(plan: Plan, launch: Launch, inspection: Inspection, spread: Topology) -> Outcome:
     """Whether the heads can be divided, and each rank has a GPU; on the processor a NUMA node."""
-    request, nodes = plan.request, len(spec.nodes) or 1
+    request, nodes = plan.request, len(launch.nodes) or 1
     ranks = request.tensor_parallel * request.pipeline_parallel * request.data_parallel
     if ranks == 1:
         return True, "one device"
@@ -24,9 +24,9 @@ def check_devices(plan: Plan, spec: LaunchSpec, inspection: Inspection, spread: 
     if spread.executor == "ray":
         return None, f"{ranks} ranks, for which Ray finds the devices"
     per_node = ranks // nodes
-    if request.device == "cpu" or spec.build.devices == ("cpu",):
-        return _cores(spec, per_node)
-    here = per_node * (len(nodes_here(spec, spread.launcher)) or 1)
+    if request.device == "cpu" or launch.found_build.devices == ("cpu",):
+        return _cores(launch, per_node)
+    here = per_node * (len(nodes_here(launch, spread.launcher)) or 1)
     gpus = sum(device.kind == "gpu" for device in find_devices())
     return gpus >= here, f"{_counted(here, 'rank')}{'' if nodes == 1 else ' here'}, {_counted(gpus, 'GPU')}"
 
@@ -35,9 +35,9 @@ def _counted(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def _cores(spec: LaunchSpec, ranks: int) -> Outcome:
+def _cores(launch: Launch, ranks: int) -> Outcome:
     """vLLM binds each rank of a node to a NUMA node's cores, unless it is told to bind none."""
-    if spec.env.get("VLLM_CPU_OMP_THREADS_BIND") == "nobind":
+    if launch.env.get("VLLM_CPU_OMP_THREADS_BIND") == "nobind":
         return True, f"{_counted(ranks, 'rank')}, not bound to cores"
     places = _numa_nodes()
     if places is None:

@@ -9,14 +9,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from ropewalk.engines import EngineBuild
 from ropewalk.errors import EngineError
-from ropewalk.planner.records import Plan
+from ropewalk.planner.records import Launch, Plan
 from ropewalk.serving.engines import on_gpu
 from ropewalk.serving.engines.find import interpreter_of
 from ropewalk.serving.engines.vllm.dry_run_child import MARK
 from ropewalk.serving.engines.vllm.launch import SCRUBBED_ENVIRONMENT
 from ropewalk.serving.engines.vllm.log import first_reason
-from ropewalk.serving.records import EngineBuild, LaunchSpec
 from ropewalk.serving.server_report import EngineAnswer, PrintedTerm
 
 _CHILD = Path(__file__).with_name("dry_run_child.py")
@@ -33,17 +33,17 @@ def _for_gpu_but_cpu(plan: Plan, build: EngineBuild) -> bool:
     return on_gpu(plan) and build.devices == ("cpu",)
 
 
-def ask(spec: LaunchSpec, plan: Plan) -> EngineAnswer:
+def ask(launch: Launch, plan: Plan) -> EngineAnswer:
     """Weights, the pool of blocks, what it holds, and the engine's refusal if it would not start.
 
     Raises :class:`EngineError` where it does not answer: its planning functions are not for others to call,
     and move between releases (checked with 0.32.0).
     """
-    asked = {"argv": spec.argv[1:], "available": plan.memory.kv.reserved_bytes}
-    answer = next(ask_many(spec.build, [asked], env=spec.env), None)
+    asked = {"argv": launch.argv[1:], "available": plan.memory.kv.reserved_bytes}
+    answer = next(ask_many(launch.found_build, [asked], env=launch.env), None)
     if answer is None:
         raise EngineError("vLLM's child gave no answer")
-    return read_answer(answer, spec.build)
+    return read_answer(answer, launch.found_build)
 
 
 def ask_many(

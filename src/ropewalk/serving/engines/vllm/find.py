@@ -8,9 +8,9 @@ import sys
 from collections.abc import Iterator
 from importlib import util
 
+from ropewalk.engines import EngineBuild
 from ropewalk.serving.engines.find import Ask, interpreter_of, run
 from ropewalk.serving.engines.vllm import install
-from ropewalk.serving.records import EngineBuild
 
 HELP = ("serve", "--help=all")
 _ASK_VERSION = """

@@ -7,22 +7,23 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import PurePath
 
+from ropewalk.engines import EngineBuild
 from ropewalk.findings import Finding
 from ropewalk.inspector.readers.hubsource import hub_id_of
 from ropewalk.planner.engines.vllm import DRAFT_TOKENS, batched_tokens, running_sequences, utilization
 from ropewalk.planner.machine import Machine
 from ropewalk.planner.parallel import world_size
-from ropewalk.planner.records import Plan, PlanRequest
+from ropewalk.planner.records import Launch, Plan, PlanRequest
 from ropewalk.serving.engines.vllm import devices as vllm_devices
 from ropewalk.serving.engines.vllm import log as vllm_log
 from ropewalk.serving.engines.vllm import nodes as vllm_nodes
 from ropewalk.serving.engines.vllm.client import VllmClient
 from ropewalk.serving.engines.vllm.options import REASONS
-from ropewalk.serving.records import EngineBuild, LaunchSpec, Topology
+from ropewalk.serving.records import Topology
 
 OPTION_REASONS = REASONS
 DEFAULT_PORT = 8000
@@ -37,25 +38,19 @@ SCRUBBED_ENVIRONMENT = re.compile(r"VLLM_CPU_KVCACHE_SPACE$|VLLM_ALLOW_LONG_MAX_
 check_devices = vllm_devices.check_devices
 
 
-def launch_spec(
-    plan: Plan,
-    *,
-    build: EngineBuild,
-    model: str,
-    host: str = "127.0.0.1",
-    port: int = DEFAULT_PORT,
-    threads: int | None = None,
-) -> LaunchSpec:
+def arguments(
+    plan: Plan, *, build: EngineBuild, model: str, host: str, port: int, threads: int | None
+) -> tuple[str, ...]:
     """The arguments that make vLLM allocate and serve what ``plan`` says.
 
     On a CPU the size of the KV cache is always written out: the default, 92 % of all memory, fails on
-    every machine that runs anything else. ``threads`` is per rank (CPU only).
+    every machine that runs anything else.
     """
     request = plan.request
     on_cpu = request.device == "cpu" or (build.devices == ("cpu",) and request.gpu is None)
     hub = hub_id_of(model)
     name = hub.repo if hub else model
-    argv = (
+    return (
         *("serve", name, "--host", host, "--port", str(port)),
         *("--served-model-name", PurePath(name).name),
         *(("--revision", hub.revision) if hub and hub.revision != "main" else ()),
@@ -68,18 +63,11 @@ def launch_spec(
         *_overrides(plan),
         "--enable-prompt-tokens-details",
     )
-    return LaunchSpec(
-        build=build,
-        model=model,
-        argv=argv,
-        env=_environment(plan, threads),
-        host=host,
-        port=port,
-        context_len=plan.context_len,
-        served_context_len=plan.context_len,
-        num_sequences=request.num_sequences,
-        override_context_len=plan.override_context_len,
-    )
+
+
+def served_context_len(plan: Plan) -> int:
+    """The length as planned."""
+    return plan.context_len
 
 
 def _drafting(request: PlanRequest) -> tuple[str, ...]:
@@ -94,9 +82,9 @@ def _drafting(request: PlanRequest) -> tuple[str, ...]:
     )
 
 
-def distribute(spec: LaunchSpec, spread: Topology, *, num_nodes: int) -> LaunchSpec:
+def distribute(launch: Launch, spread: Topology, *, num_nodes: int) -> Launch:
     """One server's launch as that of several machines."""
-    return vllm_nodes.distribute(spec, spread, num_nodes=num_nodes)
+    return vllm_nodes.distribute(launch, spread, num_nodes=num_nodes)
 
 
 def launch_findings(plan: Plan) -> tuple[Finding, ...]:
@@ -111,14 +99,14 @@ def program(build: EngineBuild) -> tuple[str, ...]:
     return (build.path,)
 
 
-def start_argv(spec: LaunchSpec) -> AbstractContextManager[tuple[str, ...]]:
+def start_argv(launch: Launch) -> AbstractContextManager[tuple[str, ...]]:
     """The arguments as they are."""
-    return nullcontext(spec.argv)
+    return nullcontext(launch.argv)
 
 
-def command_of(spec: LaunchSpec) -> str:
+def command_of(argv: Sequence[str], env: Mapping[str, str]) -> str:
     """The command line for a person's shell."""
-    return vllm_nodes.typed("vllm", spec.argv, spec.env)
+    return vllm_nodes.typed("vllm", argv, env)
 
 
 def served_name(argv: Sequence[str]) -> str:
@@ -190,7 +178,7 @@ def _parallel(plan: Plan) -> tuple[str, ...]:
     )
 
 
-def _environment(plan: Plan, threads: int | None) -> dict[str, str]:
+def environment(plan: Plan, *, threads: int | None) -> dict[str, str]:
     """What has no flag: the blocks of each stage, and the threads of a rank."""
     partition = plan.request.layer_partition
     cut = {"VLLM_PP_LAYER_PARTITION": ",".join(map(str, partition))} if partition else {}

@@ -11,25 +11,25 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ropewalk.errors import UsageError
-from ropewalk.planner.records import NodeLaunch
-from ropewalk.serving.records import MASTER_PORT, LaunchSpec, Topology
+from ropewalk.planner.records import Launch, NodeLaunch
+from ropewalk.serving.records import MASTER_PORT, Topology
 
 
-def distribute(spec: LaunchSpec, spread: Topology, *, num_nodes: int) -> LaunchSpec:
+def distribute(launch: Launch, spread: Topology, *, num_nodes: int) -> Launch:
     """The launch of one server as that of ``num_nodes`` machines; without addresses they are called ``NODE0``
     and so on, for a person to replace. Raises :class:`UsageError` where addresses and nodes do not match.
     """
     if spread.executor == "ray":
-        return with_ray(spec, spread.ray_address)
+        return with_ray(launch, spread.ray_address)
     if num_nodes == 1 and not spread.addresses:
-        return spec
+        return launch
     addresses = spread.addresses or tuple(f"NODE{node}" for node in range(num_nodes))
     if len(addresses) != num_nodes or len(set(addresses)) != num_nodes:
         raise UsageError(
             f"{num_nodes} nodes are planned, and {len(set(addresses))} addresses given for them",
             where={"flag": "--node-addresses", "nodes": num_nodes, "addresses": list(addresses)},
         )
-    return with_nodes(spec, addresses, port=spread.master_port, program=spread.program or "vllm")
+    return with_nodes(launch, addresses, port=spread.master_port, program=spread.program or "vllm")
 
 
 def node_flags(*, num_nodes: int, node: int | str, head: str, port: int = MASTER_PORT) -> tuple[str, ...]:
@@ -46,30 +46,32 @@ def node_flags(*, num_nodes: int, node: int | str, head: str, port: int = MASTER
 
 
 def with_nodes(
-    spec: LaunchSpec, addresses: Sequence[str], *, port: int = MASTER_PORT, program: str = "vllm"
-) -> LaunchSpec:
+    launch: Launch, addresses: Sequence[str], *, port: int = MASTER_PORT, program: str = "vllm"
+) -> Launch:
     """The launch of a single server as that of a group on these machines, node 0 first.
 
     ``program`` is what starts vLLM on the others, as typed there.
     """
     nodes = tuple(
-        _node(spec, node, addresses, port, "vllm" if node == 0 else program) for node in range(len(addresses))
+        _node(launch, node, addresses, port, "vllm" if node == 0 else program)
+        for node in range(len(addresses))
     )
-    return replace(spec, argv=nodes[0].argv, env=nodes[0].env, nodes=nodes)
+    return replace(launch, argv=nodes[0].argv, env=nodes[0].env, command=nodes[0].command, nodes=nodes)
 
 
-def with_ray(spec: LaunchSpec, address: str | None) -> LaunchSpec:
+def with_ray(launch: Launch, address: str | None) -> Launch:
     """The launch of a server whose ranks are placed by the Ray cluster at ``address``.
 
     None leaves it to ``RAY_ADDRESS`` in the environment of the one who starts it.
     """
-    argv = (*spec.argv, "--distributed-executor-backend", "ray")
-    return replace(spec, argv=argv, env=spec.env if address is None else {**spec.env, "RAY_ADDRESS": address})
+    argv = (*launch.argv, "--distributed-executor-backend", "ray")
+    env = launch.env if address is None else {**launch.env, "RAY_ADDRESS": address}
+    return replace(launch, argv=argv, env=env, command=typed("vllm", argv, env))
 
 
-def _node(spec: LaunchSpec, node: int, addresses: Sequence[str], port: int, program: str) -> NodeLaunch:
-    argv = (*spec.argv, *node_flags(num_nodes=len(addresses), node=node, head=addresses[0], port=port))
-    env = {**spec.env, "VLLM_HOST_IP": addresses[node]}
+def _node(launch: Launch, node: int, addresses: Sequence[str], port: int, program: str) -> NodeLaunch:
+    argv = (*launch.argv, *node_flags(num_nodes=len(addresses), node=node, head=addresses[0], port=port))
+    env = {**launch.env, "VLLM_HOST_IP": addresses[node]}
     return NodeLaunch(node, addresses[node], program, argv, env, typed(program, argv, env))
 
 
