@@ -7,7 +7,12 @@ from collections.abc import Mapping
 from docs.markdown import code, table
 from ropewalk.engines import REGISTRY, Engine, engine_of
 from ropewalk.planner.caches import CacheType
-from ropewalk.planner.engines import llama_server, transformers, vllm, vllm_capacity
+from ropewalk.planner.engines import (
+    llama_memory,
+    transformers,
+    vllm_capacity,
+    vllm_settings,
+)
 from ropewalk.planner.rope.versions import RULES, VersionRule
 
 
@@ -32,9 +37,9 @@ def engines_page() -> str:
             _LLAMA_CPP_PYTHON,
             _OLLAMA,
             _CACHE_TYPES,
-            _types("llama-server and llama-cpp-python", llama_server.CACHE_TYPES),
-            _types("vLLM on a GPU", vllm.GPU_TYPES),
-            f"\nOn a CPU vLLM takes {code(vllm.CPU_TYPES)}.\n",
+            _types("llama-server and llama-cpp-python", llama_memory.CACHE_TYPES),
+            _types("vLLM on a GPU", vllm_settings.GPU_TYPES),
+            f"\nOn a CPU vLLM takes {code(vllm_settings.CPU_TYPES)}.\n",
             _types("transformers", transformers.CACHE_TYPES),
             _MEMORY,
         ]
@@ -185,6 +190,6 @@ _MEMORY = f"""
 
 | engine | of `--memory` |
 |---|---|
-| vLLM on a GPU | {vllm.UTILIZATION_PERCENT} % of it, the default `--gpu-memory-utilization` |
+| vLLM on a GPU | {vllm_settings.UTILIZATION_PERCENT} % of it, the default `--gpu-memory-utilization` |
 | vLLM on a CPU, llama-server, llama-cpp-python, transformers | all of it |
 """

@@ -18,7 +18,7 @@ from ropewalk.measuring.recall.statistics import smallest_detectable_drop, sprt,
 from ropewalk.measuring.recall.tasks import TASKS
 from ropewalk.measuring.records import JUDGED
 from ropewalk.planner import weights
-from ropewalk.planner.engines import llama_server, transformers, vllm_estimates
+from ropewalk.planner.engines import llama_memory, llama_server, transformers, vllm_estimates
 from ropewalk.planner.machine import Machine
 from ropewalk.planner.model import shape_of
 from ropewalk.planner.records import PlanRequest
@@ -80,8 +80,8 @@ def test_figures_of_the_terms() -> None:
     ranges = vllm_estimates._ALONE, vllm_estimates._ALONE_OLD, vllm_estimates._SHARDS, vllm_estimates._STAGES
     for low, _, high in (*ranges, vllm_estimates._SHARDS_NVLINK):
         assert f"{low / KIB:.2f} to {high / KIB:.2f}" in terms
-    assert f"{llama_server._PROCESS_SPREAD // MIB} MiB to either side" in terms
-    assert f"{llama_server._INTERPRETER // MIB} MiB more" in terms
+    assert f"{llama_memory._PROCESS_SPREAD // MIB} MiB to either side" in terms
+    assert f"{llama_memory._INTERPRETER // MIB} MiB more" in terms
     assert f"{transformers._AT_REST // MIB} MiB seen at rest" in terms
     low, _, high = transformers._CPU_PROCESS
     assert f"{low // MIB} MiB to {high / GIB:.2f} GiB" in terms

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ropewalk.planner.caches import CacheType, find_cache_type
-from ropewalk.planner.engines.llama_server import CACHE_TYPES
-from ropewalk.planner.engines.vllm import GPU_TYPES
+from ropewalk.planner.engines.llama_memory import CACHE_TYPES
+from ropewalk.planner.engines.vllm_settings import GPU_TYPES
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from tests.planner.models import (
 from ropewalk.inspector.layer_kinds import CrossAttention, LatentAttention, LayerGroup, NoCache
 from ropewalk.inspector.records import Inspection
 from ropewalk.planner.caches import CacheType
-from ropewalk.planner.engines.llama_server import CACHE_TYPES
+from ropewalk.planner.engines.llama_memory import CACHE_TYPES
 from ropewalk.planner.layers_cache import logical_cache
 from ropewalk.units import GIB
 

@@ -11,7 +11,7 @@ from tests.planner.models import attention, every, inspection, latent, recurrent
 
 from ropewalk.errors import UsageError
 from ropewalk.inspector.records import Inspection
-from ropewalk.planner.engines import llama_server, vllm
+from ropewalk.planner.engines import llama_server, vllm, vllm_settings
 from ropewalk.planner.engines.vllm_versions import default_utilization
 from ropewalk.planner.machine import Machine
 from ropewalk.planner.model import shape_of
@@ -173,7 +173,7 @@ def test_c68_utilisation_of_the_whole_device(case: dict[str, Any]) -> None:
     for name in "ABC":
         given, expected = case["input"][name], case["expected"][name]
         total, free = (int(given[key] * 2**30) for key in ("total_gib", "free_gib"))
-        asked = vllm.requested_bytes(total, given["utilization"] or default_utilization(None))
+        asked = vllm_settings.requested_bytes(total, given["utilization"] or default_utilization(None))
         assert asked / 2**30 == pytest.approx(expected["requested_gib"], abs=0.002)
         assert (asked <= free) is expected["start"]
         if "max_utilization_2_decimals" in expected:

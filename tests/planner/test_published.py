@@ -11,7 +11,7 @@ from tests.planner.ground_truth import rows
 from tests.planner.models import attention, inspection, latent, recurrent
 
 from ropewalk.inspector.layer_kinds import AnyLayer
-from ropewalk.planner.engines import llama_server, vllm
+from ropewalk.planner.engines import llama_memory, llama_server, vllm
 from ropewalk.planner.engines.vllm_capacity import (
     capacity,
     estimated_max_len,
@@ -82,7 +82,7 @@ def test_states_of_llama_cpp(shared: Path) -> None:
         group = recurrent(
             range(arch["gdn_layers"]), conv=(arch["conv"] - 1, channels), ssm=(heads, arch["dv"], size)
         )
-        planned = group.count * group.state_elements * llama_server.STATE_BYTES
+        planned = group.count * group.state_elements * llama_memory.STATE_BYTES
         assert planned / MIB == pytest.approx(row["value"], abs=ROUNDING), row["id"]
         checked += 1
     assert checked == 2

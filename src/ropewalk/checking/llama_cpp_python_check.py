@@ -16,7 +16,7 @@ from ropewalk.errors import CheckpointError, UsageError
 from ropewalk.inspector.readers.ggml_types import GGML_TYPES
 from ropewalk.inspector.records import Inspection
 from ropewalk.planner.engines import llama_cpp_python
-from ropewalk.planner.engines.llama_server import CACHE_TYPES
+from ropewalk.planner.engines.llama_memory import CACHE_TYPES
 from ropewalk.planner.machine import Machine
 from ropewalk.planner.model import shape_of
 from ropewalk.planner.records import Memory, PlanRequest

@@ -13,7 +13,7 @@ from ropewalk.inspector.records import Inspection
 from ropewalk.planner.engines import llama_server
 from ropewalk.planner.engines.llama_attention import cpu_findings, kernel_findings, missing_kernel
 from ropewalk.planner.engines.llama_fit import fitted_context
-from ropewalk.planner.engines.llama_server import CACHE_TYPES
+from ropewalk.planner.engines.llama_memory import CACHE_TYPES
 from ropewalk.planner.engines.llama_slots import Slots
 from ropewalk.planner.fit import largest
 from ropewalk.planner.machine import Machine

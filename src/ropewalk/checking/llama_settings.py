@@ -19,7 +19,7 @@ from ropewalk.planner.engines.llama_fit import (
     FitEffect,
     fit_effect,
 )
-from ropewalk.planner.engines.llama_server import CACHE_TYPES
+from ropewalk.planner.engines.llama_memory import CACHE_TYPES
 from ropewalk.planner.engines.llama_slots import Slots, resolve_slots
 from ropewalk.planner.records import FlashAttention, PlanRequest, SplitMode
 from ropewalk.planner.rope.trained_context import (

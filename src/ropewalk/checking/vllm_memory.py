@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from ropewalk.checking.diagnostics import Diagnostic, Repair, diagnostic, set_flag
 from ropewalk.checking.vllm_settings import VllmServed, VllmSettings
 from ropewalk.inspector.records import Inspection
-from ropewalk.planner.engines import vllm
+from ropewalk.planner.engines import vllm, vllm_settings
 from ropewalk.planner.engines.vllm_capacity import (
     Refusal,
     StartPool,
@@ -64,7 +64,7 @@ def memory_for(
 ) -> VllmMemory | None:
     """Plan one request of full length; None where that cannot be planned here."""
     heads = inspection.value("num_attention_heads")
-    known = {"auto", *(vllm.CPU_TYPES if settings.on_cpu else vllm.GPU_TYPES)}
+    known = {"auto", *(vllm_settings.CPU_TYPES if settings.on_cpu else vllm_settings.GPU_TYPES)}
     if (heads or 0) % settings.tensor_parallel or settings.kv_cache_dtype not in known:
         return None
     request = replace(settings.request, context_len=served.served_len)
@@ -88,7 +88,7 @@ def memory_for(
 
 
 def _default_sequences(settings: VllmSettings, machine: Machine) -> int:
-    return _CPU_SEQUENCES if settings.on_cpu else vllm.batch_defaults(settings.request, machine)[1]
+    return _CPU_SEQUENCES if settings.on_cpu else vllm_settings.batch_defaults(settings.request, machine)[1]
 
 
 def _longest(served: VllmServed, memory_model: vllm.VllmMemoryModel, pool: StartPool | None) -> int:
@@ -125,7 +125,7 @@ def _room(
 
 
 def _share(settings: VllmSettings, memory_bytes: int) -> int:
-    return vllm.requested_bytes(memory_bytes, vllm.utilization(settings.request))
+    return vllm_settings.requested_bytes(memory_bytes, vllm_settings.utilization(settings.request))
 
 
 def _on_cpu(

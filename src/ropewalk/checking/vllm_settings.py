@@ -12,7 +12,7 @@ from typing import Any
 from ropewalk.checking.overrides import Overridden, apply_overrides
 from ropewalk.inspector.records import Inspection
 from ropewalk.inspector.rope_blocks import Block, full_block, type_of
-from ropewalk.planner.engines.vllm import UTILIZATION_PERCENT
+from ropewalk.planner.engines.vllm_settings import UTILIZATION_PERCENT
 from ropewalk.planner.records import PlanRequest
 from ropewalk.planner.rope import versions
 from ropewalk.planner.rope.situation import read_situation

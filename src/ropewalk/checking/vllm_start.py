@@ -9,7 +9,7 @@ from typing import Any
 from ropewalk.checking.diagnostics import Diagnostic, diagnostic, remove_flags, set_flag
 from ropewalk.checking.vllm_settings import CPU_CACHE, VllmServed, VllmSettings
 from ropewalk.inspector.records import Inspection
-from ropewalk.planner.engines import vllm
+from ropewalk.planner.engines import vllm_settings
 from ropewalk.planner.engines.vllm_buckets import BLOCK_UNIT
 from ropewalk.planner.machine import Machine
 from ropewalk.units import format_bytes
@@ -58,7 +58,7 @@ def start_diagnostics(
             fix="keep one of the two",
             flag=_CACHE_FLAG,
         )
-    if settings.on_cpu and settings.kv_cache_dtype not in {"auto", *vllm.CPU_TYPES}:
+    if settings.on_cpu and settings.kv_cache_dtype not in {"auto", *vllm_settings.CPU_TYPES}:
         yield _cpu_type(settings)
     if settings.on_cpu:
         yield from _cpu_block(parsed.get("--block-size"))

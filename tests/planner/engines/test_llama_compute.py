@@ -9,7 +9,7 @@ from tests.planner.models import attention, deepseek_v3, every, gemma3_270m, ins
 
 from ropewalk.inspector.layer_kinds import LatentAttention, Recurrent, StateTensor
 from ropewalk.planner.engines.llama_compute import Bounds, compute_buffer, graph_of
-from ropewalk.planner.engines.llama_server import CACHE_TYPES
+from ropewalk.planner.engines.llama_memory import CACHE_TYPES
 from ropewalk.planner.engines.llama_slots import resolve_slots
 from ropewalk.planner.model import shape_of
 from ropewalk.planner.shape import ModelShape

@@ -10,7 +10,7 @@ from tests.planner.engines.test_llama_placement import read, replicas
 from tests.planner.models import smollm2
 
 from ropewalk.planner.engines import llama_attention, llama_builds, llama_server
-from ropewalk.planner.engines.llama_server import CACHE_TYPES
+from ropewalk.planner.engines.llama_memory import CACHE_TYPES
 from ropewalk.planner.machine import Machine
 from ropewalk.planner.model import shape_of
 from ropewalk.planner.plan import make_plan

@@ -24,7 +24,8 @@ from tests.planner.models import (
 from ropewalk.errors import UsageError
 from ropewalk.inspector.layer_kinds import LatentAttention, SharedCache
 from ropewalk.inspector.records import Inspection
-from ropewalk.planner.engines.llama_server import CACHE_TYPES, LlamaMemoryModel, findings, memory_model
+from ropewalk.planner.engines.llama_memory import CACHE_TYPES, LlamaMemoryModel
+from ropewalk.planner.engines.llama_server import findings, memory_model
 from ropewalk.planner.engines.llama_slots import resolve_slots
 from ropewalk.planner.machine import Machine
 from ropewalk.planner.model import shape_of

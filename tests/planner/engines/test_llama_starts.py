@@ -13,7 +13,8 @@ from tests.planner.ground_truth import rows
 from ropewalk.inspector.checkpoint import open_checkpoint
 from ropewalk.inspector.inspection import inspect_checkpoint
 from ropewalk.planner.engines.llama_compute import compute_buffer, graph_of
-from ropewalk.planner.engines.llama_server import CACHE_TYPES, memory_model
+from ropewalk.planner.engines.llama_memory import CACHE_TYPES
+from ropewalk.planner.engines.llama_server import memory_model
 from ropewalk.planner.engines.llama_slots import resolve_slots
 from ropewalk.planner.machine import Machine
 from ropewalk.planner.model import shape_of

@@ -26,15 +26,9 @@ from tests.planner.models import (
 from ropewalk.errors import UsageError
 from ropewalk.inspector.layer_kinds import ChunkedAttention, CrossAttention
 from ropewalk.inspector.records import Inspection, WeightBytes
-from ropewalk.planner.engines.vllm import (
-    VllmMemoryModel,
-    batched_tokens,
-    findings,
-    memory_model,
-    requested_bytes,
-    usable_bytes,
-)
+from ropewalk.planner.engines.vllm import VllmMemoryModel, findings, memory_model, usable_bytes
 from ropewalk.planner.engines.vllm_capacity import capacity, estimated_max_len, needed_bytes
+from ropewalk.planner.engines.vllm_settings import batched_tokens, requested_bytes
 from ropewalk.planner.machine import Machine
 from ropewalk.planner.model import shape_of
 from ropewalk.planner.records import Memory, PlanRequest

@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 from ropewalk.errors import UsageError
 from ropewalk.findings import Finding
 from ropewalk.planner.caches import CacheType, find_cache_type
-from ropewalk.planner.engines import llama_server
+from ropewalk.planner.engines import llama_memory, llama_server
 from ropewalk.planner.engines.llama_compute import Bounds, beside_logits, compute_buffer
+from ropewalk.planner.engines.llama_memory import CACHE_TYPES, LlamaMemoryModel
 from ropewalk.planner.engines.llama_places import Place
-from ropewalk.planner.engines.llama_server import CACHE_TYPES, LlamaMemoryModel
 from ropewalk.planner.engines.llama_slots import CELL_PAD, Slots, resolve_slots
 from ropewalk.planner.machine import Machine
 from ropewalk.planner.records import AdviceKind, MemoryTerm, PlanRequest, Traffic
@@ -112,7 +112,7 @@ class PythonMemoryModel:
     def _compute(self, terms: Sequence[MemoryTerm], slots: Slots, *, alone: bool) -> MemoryTerm:
         bounds = self._bounds(slots)
         if alone:
-            return llama_server.compute_of_cpu(bounds)
+            return llama_memory.compute_of_cpu(bounds)
         term = next(term for term in terms if term.name == "compute_buffer")
         size, high = max(term.bytes, bounds.bytes), max(term.high_bytes, bounds.high)
         return replace(term, bytes=size, high_bytes=high)
@@ -132,7 +132,7 @@ class PythonMemoryModel:
 
     def _process(self, slots: Slots, *, alone: bool) -> MemoryTerm:
         count = _PROCESS + _PROCESS_PER_TOKEN * self.llama.shape.vocab_size
-        copy = llama_server.score_copy(self.llama.shape, self.llama.request, slots) if alone else 0
+        copy = llama_memory.score_copy(self.llama.shape, self.llama.request, slots) if alone else 0
         source = "interpreter, web server and vocabulary, measured on two models (0.3.36)"
         low, high = count - _PROCESS_SPREAD, count + _PROCESS_SPREAD + copy
         return estimate("process_overhead", count, low, high, source)

@@ -14,7 +14,7 @@ from ropewalk.errors import UsageError
 from ropewalk.findings import Finding
 from ropewalk.planner.caches import CacheType
 from ropewalk.planner.engines import llama_server
-from ropewalk.planner.engines.llama_server import LlamaMemoryModel
+from ropewalk.planner.engines.llama_memory import LlamaMemoryModel
 from ropewalk.planner.engines.llama_slots import CELL_PAD
 from ropewalk.planner.machine import Machine, device_of
 from ropewalk.planner.parallel import check_options

@@ -9,17 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from ropewalk.planner.engines import vllm_versions as versions
+from ropewalk.planner.engines.vllm_memory import VllmRanks
 from ropewalk.planner.fit import largest
+from ropewalk.planner.records import MemoryTerm
 from ropewalk.planner.rope.versions import VersionRule, has
 from ropewalk.planner.terms import CACHES
 from ropewalk.units import format_bytes
-
-if TYPE_CHECKING:
-    from ropewalk.planner.engines.vllm import VllmMemoryModel
-    from ropewalk.planner.records import MemoryTerm
 
 _SIZE_FROM_CONCURRENCY = VersionRule(
     "size_from_concurrency",
@@ -80,7 +78,7 @@ class Refusal:
 
 
 def capacity(
-    memory_model: VllmMemoryModel,
+    memory_model: VllmRanks,
     available: int | Sequence[int],
     *,
     context_len: int,
@@ -102,7 +100,7 @@ def capacity(
 
 
 def _capacity(
-    memory_model: VllmMemoryModel, num_blocks: int, *, context_len: int, engine_version: str | None
+    memory_model: VllmRanks, num_blocks: int, *, context_len: int, engine_version: str | None
 ) -> Capacity:
     per_request = memory_model.request_blocks(context_len)
     concurrency = num_blocks / per_request if per_request else 0.0
@@ -114,14 +112,14 @@ def _capacity(
     return Capacity(num_blocks, tokens, concurrency)
 
 
-def needed_bytes(memory_model: VllmMemoryModel, context_len: int) -> int:
+def needed_bytes(memory_model: VllmRanks, context_len: int) -> int:
     """ "GiB KV cache is needed" of the start-up error: one request's blocks on the rank that pays most."""
     return memory_model.request_blocks(context_len) * max(
         memory_model.bytes_per_block(number) for number in range(len(memory_model.stages))
     )
 
 
-def estimated_max_len(memory_model: VllmMemoryModel, available: int, *, limit: int) -> int:
+def estimated_max_len(memory_model: VllmRanks, available: int, *, limit: int) -> int:
     """ "The estimated maximum model length": what one request may have of ``available`` bytes, 0 if none.
 
     Newer versions keep one block back: it is never handed out.
@@ -131,15 +129,13 @@ def estimated_max_len(memory_model: VllmMemoryModel, available: int, *, limit: i
     return min(found or 0, limit)
 
 
-def _held_back(memory_model: VllmMemoryModel) -> int:
+def _held_back(memory_model: VllmRanks) -> int:
     if not has(NULL_BLOCK_HELD, memory_model.request.engine_version):
         return 0
     return max(memory_model.bytes_per_block(number) for number in range(len(memory_model.stages)))
 
 
-def available_bytes(
-    memory_model: VllmMemoryModel, context_len: int, num_sequences: int
-) -> tuple[Available, ...]:
+def available_bytes(memory_model: VllmRanks, context_len: int, num_sequences: int) -> tuple[Available, ...]:
     """ "Available KV cache memory" of each stage's rank; empty where the device's memory is not known.
 
     The bytes given by ``--kv-cache-memory-bytes``, on the CPU without them those that a plan gives; else the
@@ -177,7 +173,7 @@ def _tightest(ranks: Sequence[Available]) -> Available:
     )
 
 
-def start_pool(memory_model: VllmMemoryModel, context_len: int, num_sequences: int) -> StartPool | None:
+def start_pool(memory_model: VllmRanks, context_len: int, num_sequences: int) -> StartPool | None:
     """The pool of a start with these settings; None where the device's memory is not known."""
     stages = available_bytes(memory_model, context_len, num_sequences)
     if not stages or not memory_model.pool.groups:
@@ -197,7 +193,7 @@ def _positive(one: Available) -> Available:
     return Available(max(0, one.low), max(0, one.likely), max(0, one.high))
 
 
-def start_refusal(memory_model: VllmMemoryModel, context_len: int, num_sequences: int) -> Refusal | None:
+def start_refusal(memory_model: VllmRanks, context_len: int, num_sequences: int) -> Refusal | None:
     """Why vLLM would stop with these settings; None where it starts, or where nothing can be said.
 
     Judged as vLLM judges it: nothing left for the cache, one request of full length that the pool does not
@@ -232,7 +228,7 @@ def start_refusal(memory_model: VllmMemoryModel, context_len: int, num_sequences
     return _too_many_sequences(memory_model, pool)
 
 
-def _too_many_sequences(memory_model: VllmMemoryModel, pool: StartPool) -> Refusal | None:
+def _too_many_sequences(memory_model: VllmRanks, pool: StartPool) -> Refusal | None:
     """Each running sequence needs a state's block of its own where graphs are captured."""
     request = memory_model.request
     running = request.max_num_seqs

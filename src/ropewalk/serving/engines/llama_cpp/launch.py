@@ -17,7 +17,7 @@ from ropewalk.errors import UsageError
 from ropewalk.findings import Finding
 from ropewalk.inspector.records import Inspection
 from ropewalk.planner.caches import CacheType, find_cache_type
-from ropewalk.planner.engines.llama_server import CACHE_TYPES
+from ropewalk.planner.engines.llama_memory import CACHE_TYPES
 from ropewalk.planner.engines.llama_slots import Slots, resolve_slots
 from ropewalk.planner.records import Launch, Plan
 from ropewalk.serving.engines.adapter import Outcome

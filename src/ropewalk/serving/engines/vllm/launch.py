@@ -14,7 +14,12 @@ from pathlib import PurePath
 from ropewalk.engines import EngineBuild
 from ropewalk.findings import Finding
 from ropewalk.inspector.readers.hubsource import hub_id_of
-from ropewalk.planner.engines.vllm import DRAFT_TOKENS, batched_tokens, running_sequences, utilization
+from ropewalk.planner.engines.vllm_settings import (
+    DRAFT_TOKENS,
+    batched_tokens,
+    running_sequences,
+    utilization,
+)
 from ropewalk.planner.machine import Machine
 from ropewalk.planner.parallel import world_size
 from ropewalk.planner.records import Launch, Plan, PlanRequest
