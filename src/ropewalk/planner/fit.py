@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
 
 from ropewalk.planner.case import PlanningCase
 from ropewalk.planner.records import FitRow
@@ -43,7 +42,14 @@ def largest(needs: Needs, limit: int, *, guess: int, step: int = 1) -> int | Non
     ``needs`` must not fall as its argument grows. ``step`` is the unit that the engine rounds to: the
     answer is exact whatever it is, and found soonest where ``needs`` rises only after its multiples.
     """
-    need = cache(needs)  # the ends of a bracket are asked for more than once
+    known: dict[int, int] = {}  # the ends of a bracket are asked for more than once
+
+    def need(count: int) -> int:
+        found = known.get(count)
+        if found is None:
+            found = known[count] = needs(count)
+        return found
+
     if need(1) > limit:
         return None
     ceiling = _CEILING // step

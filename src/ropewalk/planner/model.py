@@ -89,7 +89,8 @@ def shape_of(
         shape = replace(shape, weights=estimated_weights(shape, bits=_bits(inspection)))
     if errors_of(inspection):
         shape = replace(shape, is_sound=False, expected_bytes=_expected_bytes(shape, inspection))
-    return replace(shape, draft=_draft(shape, draft, mtp=mtp))
+    drafts = _draft(shape, draft, mtp=mtp)
+    return replace(shape, draft=drafts) if drafts else shape
 
 
 def _expected_bytes(shape: ModelShape, inspection: Inspection) -> int:

@@ -4,7 +4,6 @@ refused when it is asked for."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 
 from ropewalk.findings import Finding, has_error
 from ropewalk.inspector.records import Inspection
@@ -48,7 +47,7 @@ def largest_context(inspection: Inspection, request: PlanRequest, fit: Fit) -> t
     memory = fit.max_context_len or _NO_LIMIT
 
     def is_allowed(length: int) -> bool:
-        advice = decide_for(inspection, replace(request, context_len=length))
+        advice = decide_for(inspection, request, context_len=length)
         return advice.decision.decision != "refuse" and not has_error(advice.findings)
 
     if request.arm == "auto" and not request.allow_unvalidated:

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from ropewalk.inspector.layer_kinds import LayerGroup
 from ropewalk.planner.caches import CacheType, cache_types
 from ropewalk.planner.engines import llama_builds as builds
-from ropewalk.planner.engines.llama_attention import runs_flash
 from ropewalk.planner.engines.llama_compute import Bounds, Graph, compute_buffer
 from ropewalk.planner.engines.llama_cuda import Situation, device_buffer, host_buffer
 from ropewalk.planner.engines.llama_places import Place, PlaceKind, num_blocks
@@ -67,7 +66,7 @@ class LlamaMemoryModel:
     """What does not depend on length and number of sequences.
 
     ``rows`` are what one layer of each group keeps, ``places`` RPC servers, GPUs and, last, the host.
-    ``missing`` says what CUDA has no flash attention for.
+    ``missing`` says what CUDA has no flash attention for, ``flash`` whether it is on where all of this runs.
     """
 
     shape: ModelShape
@@ -79,6 +78,8 @@ class LlamaMemoryModel:
     graph: Graph
     draft_graph: Graph | None
     missing: str | None
+    flash: bool
+    cache_basis: Basis
 
     @property
     def step(self) -> int:
@@ -212,16 +213,6 @@ class LlamaMemoryModel:
             values.append(slots.streams * slots.layer_cells(group) * (group.num_key_value_heads or 0) * dims)
         return 2 * max(values)
 
-    @property
-    def flash(self) -> bool:
-        """Whether flash attention is on where all of this runs."""
-        missing = self.missing if self._has_gpu else None
-        return runs_flash(self.request.flash_attn, self.value, missing)
-
-    @property
-    def _has_gpu(self) -> bool:
-        return any(place.spot.kind == "gpu" for place in self.places)
-
     def _rpc(self, place: Place, slots: Slots, cells: list[int], compute: Bounds) -> list[MemoryTerm]:
         low, middle, most = _RPC_PROCESS
         return [
@@ -244,8 +235,11 @@ class LlamaMemoryModel:
             "state": (states, "f32 for every slot, src/llama-memory-recurrent.cpp:101"),
             "indexer_cache": (indexer, "one key per token of the indexer"),
         }
-        basis: Basis = "estimate" if self.shape.pools_tokens else "exact"
-        return [exact(name, size, source, basis=basis) for name, (size, source) in sizes.items() if size]
+        return [
+            exact(name, size, source, basis=self.cache_basis)
+            for name, (size, source) in sizes.items()
+            if size
+        ]
 
     def _process(self, slots: Slots, *, alone: bool) -> MemoryTerm:
         """Program and vocabulary."""

@@ -166,6 +166,11 @@ class _Homes:
         """The spot of a block; one that the model does not count goes with the last."""
         return self.spots[min(block, max(len(self.spots) - 2, 0))]
 
+    def of_blocks(self, count: int) -> tuple[int, ...]:
+        """The spots of the first blocks."""
+        known = self.spots[:-1] or self.spots
+        return known[:count] + (known[-1],) * (count - len(known))
+
 
 Rule = tuple[re.Pattern[str], int]
 
@@ -231,7 +236,8 @@ def _summed(pieces: Iterable[Piece], count: int) -> _Sums:
     sizes, largest = [0] * count, [0] * count
     for spot, size, matrix in pieces:
         sizes[spot] += size
-        largest[spot] = max(largest[spot], matrix)
+        if matrix > largest[spot]:
+            largest[spot] = matrix
     return _Sums(tuple(sizes), tuple(largest))
 
 
@@ -290,10 +296,9 @@ def _by_block(shape: ModelShape, request: PlanRequest, homes: _Homes) -> Iterato
             where={"flag": "--override-tensor", "format": shape.stored_as},
         )
     on_host = shape.num_layers if request.cpu_moe else request.n_cpu_moe or 0
-    for block, size in enumerate(weights.layers):
-        experts = weights.experts[block]
+    spots = homes.of_blocks(len(weights.layers))
+    for block, (home, size, experts) in enumerate(zip(spots, weights.layers, weights.experts, strict=True)):
         rest = size - experts
-        home = homes.of_block(block)
         yield home, rest, rest // _MATRICES
         if experts:
             yield homes.host if block < on_host else home, experts, experts // _MATRICES
@@ -306,7 +311,7 @@ def _by_block(shape: ModelShape, request: PlanRequest, homes: _Homes) -> Iterato
 
 
 def _place(shape: ModelShape, homes: _Homes, number: int, spot: Spot, sums: _Sums) -> Place:
-    here = {block for block in range(shape.num_layers) if homes.of_block(block) == number}
+    here = {block for block, home in enumerate(homes.of_blocks(shape.num_layers)) if home == number}
     has_output = homes.output == number
     return Place(
         spot=spot,

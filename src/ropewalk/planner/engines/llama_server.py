@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ropewalk.findings import Finding
 from ropewalk.planner.caches import CacheType, find_cache_type
-from ropewalk.planner.engines.llama_attention import cpu_findings, kernel_findings, missing_kernel
+from ropewalk.planner.engines.llama_attention import cpu_findings, kernel_findings, missing_kernel, runs_flash
 from ropewalk.planner.engines.llama_compute import Graph, graph_of
 from ropewalk.planner.engines.llama_memory import CACHE_TYPES, LlamaMemoryModel, rows_of
 from ropewalk.planner.engines.llama_places import places_of, spots_of
@@ -47,6 +47,8 @@ def memory_model(shape: ModelShape, request: PlanRequest, machine: Machine) -> L
     on_gpu = device_of(request, machine, default="cpu") == "gpu" and request.gpu_layers != 0
     asked = request.gpus_per_node or request.tensor_parallel * request.pipeline_parallel
     spots = spots_of(request, asked if on_gpu else 0)
+    missing = missing_kernel(shape, key, value, request.engine_version)
+    uses_gpu = any(spot.kind == "gpu" for spot in spots)
     return LlamaMemoryModel(
         shape=shape,
         request=request,
@@ -56,7 +58,9 @@ def memory_model(shape: ModelShape, request: PlanRequest, machine: Machine) -> L
         places=places_of(shape, request, spots),
         graph=graph_of(shape, key, value),
         draft_graph=_draft_graph(shape),
-        missing=missing_kernel(shape, key, value, request.engine_version),
+        missing=missing,
+        flash=runs_flash(request.flash_attn, value, missing if uses_gpu else None),
+        cache_basis="estimate" if shape.pools_tokens else "exact",
     )
 
 

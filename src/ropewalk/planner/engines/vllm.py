@@ -9,10 +9,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from ropewalk.findings import Finding, Severity
+from ropewalk.inspector.layer_kinds import LayerGroup
 from ropewalk.planner.engines import vllm_versions as versions
 from ropewalk.planner.engines.vllm_buckets import Paging, block_size, buckets_of, state_bytes
 from ropewalk.planner.engines.vllm_capacity import StartPool, start_pool, start_refusal
-from ropewalk.planner.engines.vllm_memory import VllmRanks
+from ropewalk.planner.engines.vllm_memory import VllmRanks, pool_stages_of, weight_terms
 from ropewalk.planner.engines.vllm_partitions import alternatives as alternatives
 from ropewalk.planner.engines.vllm_partitions import cut_findings
 from ropewalk.planner.engines.vllm_partitions import traffic as traffic
@@ -30,7 +31,7 @@ from ropewalk.planner.engines.vllm_settings import (
 from ropewalk.planner.engines.vllm_settings import types_of as types_of
 from ropewalk.planner.engines.vllm_settings import usable_bytes as usable_bytes
 from ropewalk.planner.layers_cache import LogicalCache, logical_cache
-from ropewalk.planner.machine import Machine, device_of
+from ropewalk.planner.machine import DeviceKind, Machine, device_of
 from ropewalk.planner.parallel import check_options, pipeline_stages, replica_sequences
 from ropewalk.planner.records import KvCache, PlanRequest
 from ropewalk.planner.rope.versions import has
@@ -74,9 +75,10 @@ def memory_model(shape: ModelShape, request: PlanRequest, machine: Machine) -> V
         checkpoints=has(versions.PREFILL_CHECKPOINTS, request.engine_version),
     )
     stages = pipeline_stages(shape.num_layers, request.pipeline_parallel, partition=request.layer_partition)
-    whole = replace(paging, tensor_parallel=1)
     states = [group for group in shape.layers if group.state]
     kinds = kinds_of(shape, request, budgets_of(request, machine))
+    alike = tuple(dict.fromkeys(kinds))
+    loaded = stage_weights(_loaded(shape, request), stages, request.tensor_parallel)
     return VllmMemoryModel(
         shape=shape,
         request=request,
@@ -87,11 +89,30 @@ def memory_model(shape: ModelShape, request: PlanRequest, machine: Machine) -> V
         block_size=block_size(shape, paging),
         # Only VLLM_ALLOW_CHUNKED_LOCAL_ATTN_WITH_HYBRID_KV_CACHE=0 prices chunks as full attention.
         pool=make_pool(buckets_of(shape, paging)),
-        weights=stage_weights(_loaded(shape, request), stages, request.tensor_parallel),
+        pool_stages=pool_stages_of(shape, stages),
+        weights={kind: weight_terms(shape, request, kind, loaded, table=device == "gpu") for kind in alike},
         kinds=kinds,
-        alike=tuple(dict.fromkeys(kinds)),
-        sequence_state_bytes=sum(state_bytes(group, whole) * group.count for group in states),
+        alike=alike,
+        sequence_state_bytes=_sequence_state_bytes(states, paging),
+        steps_at_once=_steps_at_once(shape, device, len(stages), request.engine_version),
     )
+
+
+def _sequence_state_bytes(states: list[LayerGroup], paging: Paging) -> int:
+    """States of one sequence, of all ranks together."""
+    if not states:
+        return 0
+    whole = replace(paging, tensor_parallel=1)
+    return sum(state_bytes(group, whole) * group.count for group in states)
+
+
+def _steps_at_once(shape: ModelShape, device: DeviceKind, stages: int, version: str | None) -> int:
+    """``max_concurrent_batches`` (config/vllm.py:512 of 0.26): as many as there are stages; with asynchronous
+    scheduling, which a CPU has not, one more. The first model runner has it on one stage alone."""
+    if not has(versions.IN_FLIGHT_STEPS, version):
+        return 1
+    alone = stages == 1 or versions.runner_of(shape, version) != "v1"
+    return stages + (device == "gpu" and alone)
 
 
 def _loaded(shape: ModelShape, request: PlanRequest) -> ModelShape:

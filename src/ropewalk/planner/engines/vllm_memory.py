@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from ropewalk.planner.caches import CacheType
-from ropewalk.planner.engines import vllm_versions as versions
 from ropewalk.planner.engines.vllm_estimates import (
     Profile,
     activations,
@@ -30,9 +29,8 @@ from ropewalk.planner.engines.vllm_settings import (
     utilization,
 )
 from ropewalk.planner.machine import DeviceKind, Machine
-from ropewalk.planner.parallel import replica_sequences
+from ropewalk.planner.parallel import replica_sequences, world_size
 from ropewalk.planner.records import Basis, MemoryTerm, PlanRequest, RankPlace
-from ropewalk.planner.rope.versions import has
 from ropewalk.planner.shape import ModelShape
 from ropewalk.planner.terms import CACHES, estimate, exact
 from ropewalk.planner.weights import StageWeights, weights_term
@@ -54,7 +52,8 @@ class Step:
 class VllmRanks:
     """What does not depend on length and number of sequences.
 
-    ``kinds`` has every rank, ``alike`` each kind once.
+    ``kinds`` has every rank, ``alike`` each kind once. ``stages`` are the layers of each stage,
+    ``pool_stages`` with a draft's behind those of the last; ``weights`` the terms of what does not grow.
     """
 
     shape: ModelShape
@@ -65,10 +64,12 @@ class VllmRanks:
     stages: tuple[tuple[int, int], ...]
     block_size: int
     pool: Pool
-    weights: tuple[StageWeights, ...]
+    pool_stages: tuple[tuple[int, int], ...]
+    weights: dict[RankKind, tuple[MemoryTerm, ...]]
     kinds: tuple[RankKind, ...]
     alike: tuple[RankKind, ...]
     sequence_state_bytes: int
+    steps_at_once: int
 
     def in_flight(self, context_len: int, batched: int) -> int:
         """Tokens scheduled and not yet settled: those of every step that may run at once.
@@ -77,21 +78,11 @@ class VllmRanks:
         """
         if self.device == "cpu" and any(group.kind == "latent" for group in self.shape.layers):
             return context_len
-        return batched * self._steps_at_once()
-
-    def _steps_at_once(self) -> int:
-        """``max_concurrent_batches`` (config/vllm.py:512 of 0.26): as many as there are stages; with
-        asynchronous scheduling, which a CPU has not, one more. The first model runner has it on one stage
-        alone."""
-        stages, version = len(self.stages), self.request.engine_version
-        if not has(versions.IN_FLIGHT_STEPS, version):
-            return 1
-        alone = stages == 1 or versions.runner_of(self.shape, version) != "v1"
-        return stages + (self.device == "gpu" and alone)
+        return batched * self.steps_at_once
 
     def bytes_per_block(self, number: int) -> int:
         """Bytes of one block on each rank of a stage."""
-        return self.pool.bytes_per_block(self._pool_stage(number))
+        return self.pool.bytes_per_block(self.pool_stages[number])
 
     def request_blocks(self, context_len: int) -> int:
         """Blocks that one request of this length may claim."""
@@ -131,8 +122,8 @@ class VllmRanks:
 
     def terms_of(self, kind: RankKind, step: Step) -> tuple[MemoryTerm, ...]:
         """The terms of a rank of this kind."""
-        caches = self._caches(self._pool_stage(kind.stage), step.blocks, step.sequences)
-        return (*self._weights(kind), *caches, *self._beside(kind, step))
+        caches = self._caches(self.pool_stages[kind.stage], step.blocks, step.sequences)
+        return (*self.weights[kind], *caches, *self._beside(kind, step))
 
     def _beside(self, kind: RankKind, step: Step) -> tuple[MemoryTerm, ...]:
         """What a rank holds beside weights and caches."""
@@ -180,35 +171,6 @@ class VllmRanks:
         beside = sum(term.high_bytes for term in terms if term.name not in CACHES)
         return max(0, kind.usable_bytes - beside) // each
 
-    def _weights(self, kind: RankKind) -> list[MemoryTerm]:
-        number, ranks = kind.stage, self.request.tensor_parallel
-        basis: Basis = "engine_rule" if len(self.kinds) > 1 else "exact"
-        size = self._weight_bytes(kind) * dtype_bytes_of(self.shape, self.request) // self.shape.dtype_bytes
-        terms = [weights_term(self.shape, size, source="sum of the tensors", basis=basis)]
-        if self.shape.projector_bytes and number == 0 and not self.request.language_model_only:
-            terms.append(_projector(self.shape, ranks))
-        if self.shape.rope_numbers and self.device == "gpu":
-            table = self.shape.rope_numbers * dtype_bytes_of(self.shape, self.request)
-            source = "cosines and sines of every position, on each rank"
-            terms.append(exact("rope_table", table, source, basis="engine_rule"))
-        if self.shape.draft and number == len(self.stages) - 1:
-            drafter = self.shape.draft.weights_bytes // ranks
-            terms.append(exact("draft_model", drafter, "sum of the tensors; its cache is in the pool"))
-        return terms
-
-    def _weight_bytes(self, kind: RankKind) -> int:
-        """Experts whole, or a slice of each on the shards of all replicas (fused_moe/config.py:1185)."""
-        stage = self.weights[kind.stage]
-        if kind.experts is not None:
-            return stage.on_rank(kind.experts, self.shape.num_experts)
-        return stage.on_rank(1, self.request.tensor_parallel * self.request.data_parallel)
-
-    def _pool_stage(self, number: int) -> tuple[int, int]:
-        """The layers of a stage; the last holds the draft's as well."""
-        first, last = self.stages[number]
-        drafts = sum(group.count for group in self.shape.draft.layers) if self.shape.draft else 0
-        return (first, last + drafts) if number == len(self.stages) - 1 else (first, last)
-
     def _caches(self, stage: tuple[int, int], blocks: list[int], num_sequences: int) -> list[MemoryTerm]:
         counts = [count * num_sequences for count in blocks]
         alone = len(counts) == 1
@@ -218,6 +180,39 @@ class VllmRanks:
         source = f"blocks of {self.block_size} tokens and one null block"
         basis: Basis = "estimate" if self.shape.pools_tokens else "engine_rule"
         return [exact(name, size, source, basis=basis) for name, size in sizes.items()]
+
+
+def pool_stages_of(shape: ModelShape, stages: tuple[tuple[int, int], ...]) -> tuple[tuple[int, int], ...]:
+    """The layers of each stage in the pool; the last holds the draft's as well."""
+    drafts = sum(group.count for group in shape.draft.layers) if shape.draft else 0
+    first, last = stages[-1]
+    return (*stages[:-1], (first, last + drafts))
+
+
+def weight_terms(
+    shape: ModelShape, request: PlanRequest, kind: RankKind, stages: tuple[StageWeights, ...], *, table: bool
+) -> tuple[MemoryTerm, ...]:
+    """Weights of a rank of this kind, and the ``table`` of positions where each rank keeps one."""
+    ranks, width = request.tensor_parallel, dtype_bytes_of(shape, request)
+    size = _weight_bytes(shape, request, kind, stages[kind.stage]) * width // shape.dtype_bytes
+    basis: Basis = "engine_rule" if world_size(request) > 1 else "exact"
+    terms = [weights_term(shape, size, source="sum of the tensors", basis=basis)]
+    if shape.projector_bytes and kind.stage == 0 and not request.language_model_only:
+        terms.append(_projector(shape, ranks))
+    if shape.rope_numbers and table:
+        source = "cosines and sines of every position, on each rank"
+        terms.append(exact("rope_table", shape.rope_numbers * width, source, basis="engine_rule"))
+    if shape.draft and kind.stage == len(stages) - 1:
+        drafter = shape.draft.weights_bytes // ranks
+        terms.append(exact("draft_model", drafter, "sum of the tensors; its cache is in the pool"))
+    return tuple(terms)
+
+
+def _weight_bytes(shape: ModelShape, request: PlanRequest, kind: RankKind, stage: StageWeights) -> int:
+    """Experts whole, or a slice of each on the shards of all replicas (fused_moe/config.py:1185)."""
+    if kind.experts is not None:
+        return stage.on_rank(kind.experts, shape.num_experts)
+    return stage.on_rank(1, request.tensor_parallel * request.data_parallel)
 
 
 def _projector(shape: ModelShape, ranks: int) -> MemoryTerm:

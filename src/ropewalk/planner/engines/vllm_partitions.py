@@ -96,18 +96,17 @@ def _numbers(request: PlanRequest) -> tuple[int, int, int]:
 
 def cut_findings(shape: ModelShape, request: PlanRequest) -> Iterator[Finding]:
     """Shards that lie on several nodes where stages would not, and caches that ranks hold alike."""
-    inside = replace(
-        request,
-        tensor_parallel=gcd(request.tensor_parallel, ranks_per_node(request)),
-        decode_context_parallel=1,
-        layer_partition=(),
-    )
-    inside = replace(
-        inside,
-        pipeline_parallel=request.tensor_parallel * request.pipeline_parallel // inside.tensor_parallel,
-    )
-    if crosses_nodes(request) and _is_possible(shape, inside):
-        yield _crossing(shape, request, inside)
+    if crosses_nodes(request):
+        shards = gcd(request.tensor_parallel, ranks_per_node(request))
+        inside = replace(
+            request,
+            tensor_parallel=shards,
+            pipeline_parallel=request.tensor_parallel * request.pipeline_parallel // shards,
+            decode_context_parallel=1,
+            layer_partition=(),
+        )
+        if _is_possible(shape, inside):
+            yield _crossing(shape, request, inside)
     copies = cache_copies(shape, request)
     if copies > 1:
         yield _replicated(shape, request, copies)

@@ -72,11 +72,12 @@ def decide_rope(
     return _decide(situation, arm)
 
 
-def decide_for(inspection: Inspection, request: PlanRequest) -> RopeAdvice:
-    """The decision for a request's length, engine, version and arm; raises as :func:`decide_rope` does."""
+def decide_for(inspection: Inspection, request: PlanRequest, *, context_len: int | None = None) -> RopeAdvice:
+    """The decision for a request's engine, version and arm, for its length or another; raises as
+    :func:`decide_rope` does."""
     return decide_rope(
         inspection,
-        context_len=request.context_len,
+        context_len=request.context_len if context_len is None else context_len,
         engine=request.engine,
         engine_version=request.engine_version,
         arm=request.arm,
