@@ -29,7 +29,6 @@ from tests.serving.dry_run.models import FAMILIES  # noqa: E402
 
 from ropewalk import core  # noqa: E402
 from ropewalk.checking.flags import flag_set  # noqa: E402
-from ropewalk.cli.demo import demo_model  # noqa: E402
 from ropewalk.engines import EngineBuild  # noqa: E402
 from ropewalk.errors import EngineError  # noqa: E402
 from ropewalk.planner.records import Plan  # noqa: E402
@@ -151,7 +150,7 @@ def _told(build: EngineBuild) -> bool:
 
 def _llama_rows(build: EngineBuild, folder: Path) -> Iterator[Row]:
     models = {family: write(folder / f"{family}.gguf") for family, write in FAMILIES.items()}
-    for name, model in {"SmolLM2": demo_model(), **models}.items():
+    for name, model in {"SmolLM2": core.demo_model(say=print), **models}.items():
         for asked, options in LLAMA_GRID.items():
             plan = _plan(model, build, engine="llama-server", **options)
             yield from _rows(name, asked, plan, llama_dry_run.ask(launch_of(plan, build=build), plan))

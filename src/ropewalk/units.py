@@ -58,6 +58,14 @@ def format_bytes(count: int) -> str:
     return f"{count} B"
 
 
+def exact_size(count: int) -> str:
+    """A size as an option takes it: ``48GiB``, ``512MiB``, else the bytes."""
+    for unit, name in ((GIB, "GiB"), (MIB, "MiB")):
+        if count and count % unit == 0:
+            return f"{count // unit}{name}"
+    return str(count)
+
+
 def format_gib(count: int) -> str:
     """Always GiB with two decimals, for columns that must compare."""
     return f"{count / GIB:,.2f} GiB"

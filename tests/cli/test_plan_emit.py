@@ -56,7 +56,9 @@ def test_a_negative_verdict_emits_nothing(
 ) -> None:
     monkeypatch.setattr(core, "plan", lambda source, **options: plan)
     path = tmp_path / "serve.sh"
-    assert invoke(*EMIT, "shell").status == 1
+    refused = invoke(*EMIT, "shell")
+    assert (refused.status, refused.out) == (1, "")
+    assert "nothing is emitted: " in refused.err
     assert invoke(*EMIT, "shell", "--output", str(path)).status == 1
     assert emitted == []
     assert not path.exists()

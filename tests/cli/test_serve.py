@@ -67,7 +67,9 @@ class Starter:
         self.error: BaseException | None = None
         self.seen: Verification = NOT_VERIFIED
 
-    def __call__(self, plan: Plan, inspection: Any, settings: ServeSettings, *, say: Any) -> Service:
+    def __call__(
+        self, plan: Plan, inspection: Any, settings: ServeSettings, *, say: Any, on_fill: Any
+    ) -> Service:
         self.settings = settings
         if self.error:
             raise self.error

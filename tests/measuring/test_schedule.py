@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 from tests.measuring.test_compare import trials
 
-from ropewalk.measuring.pace import Pace, pace_of
 from ropewalk.measuring.records import Trial
 from ropewalk.measuring.schedule import open_steps, served, tokens_asked
 from ropewalk.measuring.settings import MeasureSettings, default_lengths, within_minutes
+from ropewalk.planner.pace import Pace, pace_of
 
 SETTINGS = MeasureSettings(lengths=(400, 900), depths=(0.0, 0.25, 0.5, 0.75, 1.0), trials=3, seed=0)
 

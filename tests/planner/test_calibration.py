@@ -57,7 +57,8 @@ def test_a_prediction_names_its_run_and_its_reach() -> None:
     assert said.basis == "calibrated"
     assert said.source == "run 1, beyond its longest prompt of 65,536"
     assert said.prefill_seconds == pytest.approx(55.418, abs=0.001)
-    assert said.prefill_seconds_low == pytest.approx(55.418, abs=0.001)
+    assert said.prefill_seconds_low == pytest.approx(0.95 * 55.418, abs=0.001)  # timings without scatter
+    assert said.prefill_seconds_high == pytest.approx(1.05 * 55.418, abs=0.001)
     bytes_read = 15_136_811_008 + 19_327_352_832  # test_compute
     assert said.decode_tokens_per_second == pytest.approx(3e12 / bytes_read)
     assert said.decode_tokens_per_second_low == pytest.approx(2e12 / bytes_read)
@@ -90,3 +91,22 @@ def test_one_length_or_no_decoding_is_not_made_up() -> None:
     assert calibrate(timed(2048, 2048), decode_rates=(), source="run 1") is None
     assert speed(calibrated(timed(2048, 131072), ())).decode_tokens_per_second is None
     assert speed(calibrated(timed(2048, 131072), ())).source == "run 1"
+
+
+@pytest.mark.parametrize("lengths", [(2048, 8192), (2048, 8192, 32768), (2048, 131072)])
+@pytest.mark.parametrize("decode", [(3e12,), (3e12, 3e12, 4e12)])
+def test_what_is_predicted_lies_inside_its_range(lengths: tuple[int, ...], decode: tuple[float, ...]) -> None:
+    said = speed(calibrated(timed(*lengths), decode))
+    ranges = (
+        (said.prefill_seconds_low, said.prefill_seconds, said.prefill_seconds_high),
+        (
+            said.decode_tokens_per_second_low,
+            said.decode_tokens_per_second,
+            said.decode_tokens_per_second_high,
+        ),
+    )
+    for low, point, high in ranges:
+        assert low is not None
+        assert point is not None
+        assert high is not None
+        assert low < point < high

@@ -11,6 +11,7 @@ from tests.report.render import render
 from tests.report.test_ranks import plan
 
 from ropewalk.engines import EngineName
+from ropewalk.errors import UsageError
 from ropewalk.planner.machine import Machine
 from ropewalk.planner.plan import make_plan
 from ropewalk.planner.records import Plan, PlanRequest, WayOut
@@ -88,3 +89,14 @@ def test_a_device_that_holds_nothing_at_all_still_has_larger_ones() -> None:
     found = plan(smollm2(), 4096, memory_bytes=64 * MIB)
     assert found.ways_out
     assert all(way.kind in ("memory", "tensor_parallel", "cache_type") for way in found.ways_out)
+
+
+def test_a_processor_is_offered_no_placement_and_gives_no_budget_for_one() -> None:
+    """What is on the host already gains nothing by layers there, and the host's memory is no card's."""
+    kinds = {way.kind for way in missed("llama-server", 131_072, {"memory_bytes": 8 * GIB}).ways_out}
+    assert "memory" in kinds
+    assert not kinds & {"gpu_layers", "cpu_moe"}
+    here = Machine(kind="cpu", memory_bytes=24 * GIB, is_here=True)
+    with pytest.raises(UsageError, match="--gpu NAME or --memory SIZE"):
+        make_plan(llama_8b(), PlanRequest(8192, "llama-server", fit="gpu_layers"), machine=here)
+    assert make_plan(llama_8b(), PlanRequest(8192, "llama-server"), machine=here).fit.budget_bytes == 24 * GIB

@@ -5,34 +5,54 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 from tests.cli import records
+from tests.cli.test_doctor import DOCTOR
+from tests.cli.test_serve import CHECKS, DETACHED, FakeServer
 from tests.inspector.made import inspect
 from tests.planner.models import llama_8b
 from tests.report.test_ranks import plan, two_nodes
+from tests.serving.dry_run.models import FAMILIES
 
 from ropewalk import core
+from ropewalk.checking.log_report import LogReport, LogTerm
 from ropewalk.inspector.records import Inspection
+from ropewalk.inspector.survey import CheckpointList, Listed
 from ropewalk.measuring.run_pair import RunPair
 from ropewalk.measuring.store import RunSummary
 from ropewalk.planner.cache_summary import cache_summary
+from ropewalk.planner.choose import Choice, choose
+from ropewalk.planner.machine import Machine
+from ropewalk.planner.plan import make_plan
+from ropewalk.planner.records import PlanRequest
 from ropewalk.report.check import check_page
+from ropewalk.report.choose import choice_page
+from ropewalk.report.doctor import doctor_page
 from ropewalk.report.figures import plural
-from ropewalk.report.inspection import facts_page, inspection_page
+from ropewalk.report.folding import fold_tensors
+from ropewalk.report.inspection import facts_page, inspection_page, list_page
 from ropewalk.report.lines import lay
+from ropewalk.report.log_report import logreport_page
 from ropewalk.report.measurement import measurement_page
 from ropewalk.report.page import Block, Verbatim, fields, lines_of, parts, table
 from ropewalk.report.plan import plan_page
 from ropewalk.report.rope import rope_page
 from ropewalk.report.run_pair import runpair_page
 from ropewalk.report.runs import runs_page
-from ropewalk.report.terminal import plain
-from ropewalk.report.terminal import records as piped
+from ropewalk.report.serve import serve_page
+from ropewalk.report.servers import servers_page
+from ropewalk.report.tensors import tensors_page
+from ropewalk.report.terminal import piped, plain
+from ropewalk.report.terminal import records as rows_of
+from ropewalk.serving.service import Service
+from ropewalk.serving.verify import Verification
 from ropewalk.units import GIB
 
 WIDTHS = (60, 80, 120, 200)
@@ -44,8 +64,49 @@ MODELS = (
     "MiMo-V2-Flash",
 )  # fmt: skip
 RUN = records.smollm2_measurement()
+LISTED = CheckpointList(
+    "models",
+    (
+        Listed(
+            "Qwen3-235B-A22B-Instruct-2507/UD-Q4_K_XL.gguf",
+            "model",
+            "gguf",
+            "qwen3moe",
+            "Q4_K",
+            4.83,
+            134_000_000_000,
+        ),
+        Listed("broken.gguf", error="it ends after 96 of 4,096 bytes"),
+    ),
+)
+LOG = LogReport(
+    log="vllm.log",
+    engine="vllm",
+    engine_version="0.33.0",
+    command=("vllm", "serve", "Qwen/Qwen3-8B", "--max-model-len", "131072"),
+    command_from="log",
+    lengths=(LogTerm("context_per_request", 131_072, 131_072, 131_072, 0, True),),
+    memory=(LogTerm("kv_cache", 19_327_352_832, 19_327_352_832, 19_327_352_900, 512, True),),
+    check=None,
+    findings=(),
+    ok=True,
+)
 
 
+def served() -> Service:
+    """Qwen3-8B, verified."""
+    seen = Verification(131_068, 372.4, 0.41, ())
+    server: Any = FakeServer(KeyboardInterrupt())
+    return Service(records.qwen3_plan(), CHECKS, server, seen, records.qwen3_plan().findings)
+
+
+def chosen() -> Choice:
+    """What holds 32k of one model on a card, every cache type."""
+    request = PlanRequest(32_768, "vllm", memory_bytes=24 * GIB)
+    return choose([records.qwen3_8b()], request, engines=("vllm", "transformers"), machine=Machine("gpu"))
+
+
+@cache
 def pages() -> dict[str, Block]:
     summary = RunSummary(
         RUN.run_id, "finished", RUN.created, RUN.checkpoint, 12288, ("shipped", "yarn:1.5"), 45
@@ -62,6 +123,12 @@ def pages() -> dict[str, Block]:
         "measurement": measurement_page(RUN),
         "two runs": runpair_page(RunPair(RUN, replace(RUN, run_id="b"), (), ())),
         "runs": runs_page([summary]),
+        "serve": serve_page(served(), stop="Ctrl-C"),
+        "doctor": doctor_page(DOCTOR),
+        "choose": choice_page(chosen(), explain=True),
+        "list": list_page(LISTED),
+        "servers": servers_page([DETACHED]),
+        "log": logreport_page(LOG),
         "check": check_page(core.check("vllm serve Qwen/Qwen3-8B --max-model-len 131072 --swap-space 4")),
     }
 
@@ -106,9 +173,21 @@ def test_pages_of_published_models(shared: Path, model: str) -> None:
         inspection_page(inspection, kept=cache_summary(inspection)),
         facts_page(inspection),
     ]
+    if inspection.value("hidden_size"):
+        request = PlanRequest(131_072, "vllm", num_sequences=2, memory_bytes=24 * GIB)
+        described.append(plan_page(make_plan(inspection, request)))
     for width in WIDTHS:
         for page in described:
             held(page, width)
+
+
+def test_the_tensors_of_a_checkpoint(tmp_path: Path) -> None:
+    path = tmp_path / "qwen3moe.gguf"
+    FAMILIES["qwen3moe"](path)
+    checkpoint = core.open_checkpoint(path)
+    page = tensors_page(checkpoint, fold_tensors(checkpoint.tensors, range(len(checkpoint.tensors))))
+    for width in WIDTHS:
+        held(page, width)
 
 
 words = st.text("abc /0123456789.,–", min_size=1, max_size=70)
@@ -127,13 +206,22 @@ def test_no_table_loses_a_number(rows: list[list[str]], width: int) -> None:
 
 def test_a_pipe_gets_a_record_a_line() -> None:
     """Names whole, fields apart by tabs, and what a record says has its unit."""
-    lines = list(piped(plan_page(records.qwen3_plan())))
+    lines = list(rows_of(plan_page(records.qwen3_plan())))
     assert "KV cache\t18.00 GiB\tengine rule" in lines
     rows = [["a\tb\nc", "1 B", "x" * 300]]
-    assert list(piped(table("name | >size | *what", rows))) == [
+    assert list(rows_of(table("name | >size | *what", rows))) == [
         "name\tsize\twhat",
         f"a b c\t1 B\t{'x' * 300}",
     ]
+
+
+@pytest.mark.parametrize("name", list(pages()))
+def test_no_page_is_wrapped_for_a_pipe(name: str) -> None:
+    """Each row of each table is one line, whatever stands around the table."""
+    page = pages()[name]
+    lines = piped(page).splitlines()
+    for record in rows_of(page):
+        assert any(line.rstrip().endswith(record.rstrip()) for line in lines), record
 
 
 def test_plurals() -> None:

@@ -151,3 +151,16 @@ def test_what_the_engine_prints_of_the_scaling(printed: float | None, codes: lis
 def test_six_printed_digits_are_enough(plan: Plan) -> None:
     third = replace(plan, rope=replace(YARN, factor=3.0))
     assert list(printed_scaling(third, ServerReport("m", CONTEXT, 1, freq_scale=0.333333))) == []
+
+
+def test_the_wait_for_a_long_context_is_told_before_it_begins(make_plan: MakePlan) -> None:
+    """Seconds are worked out from the first part of the prompt; a short context is soon filled."""
+    told: list[tuple[int, float | None]] = []
+    for context in (16_384, 2048):
+        asked = make_plan(PlanRequest(context, "llama-server"), checkpoint="m.gguf", rope=YARN)
+        server = cast(RunningServer, Server())
+        verify(server, asked, unscaled=None, on_fill=lambda tokens, seconds: told.append((tokens, seconds)))
+    (long, seconds), soon = told
+    assert (long, soon) == (16_380, (2044, None))
+    assert seconds is not None
+    assert seconds > 0

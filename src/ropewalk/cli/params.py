@@ -13,7 +13,7 @@ from click.shell_completion import CompletionItem
 from ropewalk.cli.command import option
 from ropewalk.engines import planned_engines, served_engines
 from ropewalk.errors import UsageError
-from ropewalk.units import parse_size, parse_tokens
+from ropewalk.units import exact_size, parse_size, parse_tokens
 
 if TYPE_CHECKING:
     from ropewalk.planner.options import PlanOptions, ServerOptions
@@ -48,6 +48,10 @@ class UnitType(_IntegerType):
             click.echo(f"{param.opts[0] if param else ''} {value} = {count:,} {self._noun}", err=True)
         return count
 
+    def spell(self, value: int) -> str:
+        """The count as it may be typed."""
+        return exact_size(value) if self.name == "size" else str(value)
+
 
 class ListType(_ListType):
     """Several values of one type with commas between them."""
@@ -63,6 +67,10 @@ class ListType(_ListType):
         if isinstance(value, tuple):
             return value
         return tuple(self._item.convert(part.strip(), param, ctx) for part in value.split(","))
+
+    def spell(self, value: tuple[Any, ...]) -> str:
+        """The values as they may be typed."""
+        return ",".join(spell(self._item, one) for one in value)
 
 
 class LinkType(ListType):
@@ -98,6 +106,10 @@ class AutoCountType(_IntegerType):
         if value == "auto":
             return AUTO
         return click.IntRange(min=0).convert(value, param, ctx)
+
+    def spell(self, value: int) -> str:
+        """The count as it may be typed."""
+        return "auto" if value == AUTO else str(value)
 
 
 class ContextType(UnitType):
@@ -135,6 +147,11 @@ class NewFileType(_PathType):
     ) -> list[CompletionItem]:
         """Names of files, by the shell."""
         return [CompletionItem(incomplete, type="file")]
+
+
+def spell(kind: click.ParamType[Any, Any], value: Any) -> str:
+    """A converted value as it may be typed again."""
+    return kind.spell(value) if isinstance(kind, UnitType | ListType | AutoCountType) else str(value)
 
 
 AUTO = -1  # of a count that is looked for

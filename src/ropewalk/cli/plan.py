@@ -12,13 +12,15 @@ from click.core import ParameterSource
 from ropewalk import core
 from ropewalk.cli import output
 from ropewalk.cli.command import Command, checkpoint_argument, json_option, option
-from ropewalk.cli.params import FILE, NEW_FILE, longest_option, plan_options, plan_options_of
+from ropewalk.cli.params import FILE, NEW_FILE, longest_option, plan_options, plan_options_of, spell
 from ropewalk.cli.spread import node_addresses_option
 from ropewalk.engines import EngineName, engine_of, readers_of
 from ropewalk.errors import UsageError
+from ropewalk.report.figures import printable
 
 if TYPE_CHECKING:
     from ropewalk.emit import Kind
+    from ropewalk.planner.records import Plan
 
 _EMIT = "Start it elsewhere"
 
@@ -90,6 +92,10 @@ def command(
             output.write(text)
             return 0
         output.write_file(output_path, text)
+    elif kind is not None:
+        click.echo(_why_nothing_is_emitted(plan), err=True)
+        if output_path is None:
+            return 1
     if as_json:
         output.document(plan)
     else:
@@ -97,11 +103,23 @@ def command(
 
         output.page(plan_page(plan, sources=sources))
         if plan.launch is not None and plan.may_start:
-            output.write(f"here: {serve_line(click.get_current_context())}\n")
+            output.write(f"here: {serve_line(click.get_current_context(), plan)}\n")
     return 0 if plan.positive else 1
 
 
-def serve_line(context: click.Context) -> str:
+def _why_nothing_is_emitted(plan: Plan) -> str:
+    """The verdict in a line: what reads the standard output of --emit gets a manifest or nothing."""
+    from ropewalk.report.verdict import verdict
+
+    said = verdict(plan)
+    errors = [f"{one.code}: {one.message}" for one in plan.findings if one.severity == "error"]
+    hint = ["--allow-broken writes it in spite of the errors of the checkpoint"] if plan.broken else []
+    return printable(
+        "\n".join((f"nothing is emitted: {said.word}  {' · '.join(said.parts)}", *errors, *hint))
+    )
+
+
+def serve_line(context: click.Context, plan: Plan) -> str:
     """The command that starts here what was planned: with the engine found here, wherever that is."""
     from ropewalk.cli.serve import command as serve
 
@@ -111,7 +129,7 @@ def serve_line(context: click.Context) -> str:
         name = param.name or ""
         given = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
         if isinstance(param, click.Option) and given and name in taken:
-            words += _as_typed(param, context.params[name])
+            words += _as_typed(param, plan.context_len if name == "context_len" else context.params[name])
     return shlex.join(words)
 
 
@@ -120,7 +138,7 @@ def _as_typed(param: click.Option, value: Any) -> list[str]:
         return [param.opts[0] if value else (param.secondary_opts or param.opts)[0]]
     if isinstance(value, tuple) and param.multiple:
         return [word for one in value for word in (param.opts[0], str(one))]
-    return [param.opts[0], ",".join(map(str, value)) if isinstance(value, tuple) else str(value)]
+    return [param.opts[0], spell(param.type, value)]
 
 
 def _say_engine(name: EngineName) -> None:

@@ -16,6 +16,7 @@ from ropewalk.cli.spread import spread_options, take_spread
 from ropewalk.findings import has_error
 from ropewalk.report.figures import printable
 from ropewalk.serving.service import ServeSettings, Service
+from ropewalk.units import format_seconds
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -117,8 +118,14 @@ def command(
 
         output.page(plan_page(plan))
         return 1
-    with output.waiting("waiting for the server to answer"):
-        service = core.start(plan, inspection, settings, say=_say)
+    with output.waiting("waiting for the server to answer") as wait:
+
+        def fill(tokens: int, seconds: float | None) -> None:
+            wait.expect(f"filling {tokens:,} tokens", seconds)
+            if seconds is not None:
+                _say(f"about {format_seconds(seconds)} for {tokens:,} tokens")
+
+        service = core.start(plan, inspection, settings, say=_say, on_fill=fill)
     with service:
         _show(service, detached=detach)
         if has_error(service.findings):

@@ -13,6 +13,7 @@ from ropewalk.core.attention import attend, time_kernels
 from ropewalk.core.checking import check, read_log, receipts
 from ropewalk.core.machine import (
     default_device,
+    demo_model,
     devices,
     doctor,
     install_engine,
@@ -72,6 +73,7 @@ __all__ = [
     "default_device",
     "default_engine",
     "default_store_path",
+    "demo_model",
     "devices",
     "dies_with_this_process",
     "doctor",

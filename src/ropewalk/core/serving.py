@@ -84,16 +84,25 @@ def start(
     on_check: Callable[[PreflightItem], None] | None = None,
     on_start: Callable[[Path], None] | None = None,
     on_log: Callable[[str], None] | None = None,
+    on_fill: Callable[[int, float | None], None] | None = None,
 ) -> Service:
     """Start a server that was planned; raises as :func:`serve` does.
 
     ``say`` is told each step that takes a while, ``on_check`` each check when it has been made, ``on_start``
-    where the engine's log will be, ``on_log`` each line in it until the server has answered.
+    where the engine's log will be, ``on_log`` each line in it until the server has answered, ``on_fill`` how
+    many tokens a verification fills and about how many seconds that takes.
     """
     from ropewalk.serving.service import start_service
 
     return start_service(
-        plan, inspection, checked(settings), say=say, on_check=on_check, on_start=on_start, on_log=on_log
+        plan,
+        inspection,
+        checked(settings),
+        say=say,
+        on_check=on_check,
+        on_start=on_start,
+        on_log=on_log,
+        on_fill=on_fill,
     )
 
 

@@ -19,12 +19,12 @@ from ropewalk.measuring.arms import Arm, distinct, plan_arm
 from ropewalk.measuring.calibrate import calibration_of, key_of
 from ropewalk.measuring.events import Event, RunEnded, RunStarted
 from ropewalk.measuring.fingerprint import fingerprint
-from ropewalk.measuring.pace import pace_of
 from ropewalk.measuring.recall.prompt import longest_prompt
 from ropewalk.measuring.records import Measurement, RunStatus, Trial
 from ropewalk.measuring.session import OnEvent, Session, settings_data
 from ropewalk.measuring.settings import MeasureSettings, default_lengths
 from ropewalk.measuring.store import RunStore
+from ropewalk.planner.pace import pace_of
 from ropewalk.planner.records import Launch
 from ropewalk.serving.host.devices import this_machine
 from ropewalk.serving.host.probe import Host, host_device, host_for

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ropewalk.measuring.pace import Pace
 from ropewalk.measuring.recall.prompt import longest_prompt
 from ropewalk.measuring.recall.statistics import sprt
 from ropewalk.measuring.recall.tasks import Task, find_task
 from ropewalk.measuring.records import JUDGED, Trial
 from ropewalk.measuring.settings import TAIL_TOKENS, MeasureSettings
+from ropewalk.planner.pace import Pace
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,11 +12,11 @@ from ropewalk.findings import Finding
 from ropewalk.inspector.records import Inspection
 from ropewalk.measuring.arms import Arm, own_lengths
 from ropewalk.measuring.events import ArmEnded, Event, GridChosen, Progress, TrialEnded
-from ropewalk.measuring.pace import Pace
 from ropewalk.measuring.records import ArmResult, Measurement, Trial
 from ropewalk.measuring.schedule import Step, open_steps, served, tokens_asked
 from ropewalk.measuring.settings import MeasureSettings
 from ropewalk.measuring.store import RunStore
+from ropewalk.planner.pace import Pace
 
 OnEvent = Callable[[Event], None]
 

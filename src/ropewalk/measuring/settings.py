@@ -11,12 +11,12 @@ from typing_extensions import TypedDict
 from ropewalk.engines import EngineName
 from ropewalk.errors import UsageError
 from ropewalk.measuring.cluster.settings import CampaignSettings
-from ropewalk.measuring.pace import Pace
 from ropewalk.measuring.recall.prompt import longest_prompt
 from ropewalk.measuring.recall.statistics import SPRT_CAP
 from ropewalk.measuring.recall.tasks import Task, find_task
 from ropewalk.measuring.recall.vocabulary import Form
 from ropewalk.planner.options import ServerOptions
+from ropewalk.planner.pace import Pace
 from ropewalk.validation import checked
 
 BASE_LEN = 2048  # short enough for every model that is served at long context, and cheap

@@ -11,6 +11,8 @@ from ropewalk.planner.records import Prefill, PromptWork, Speed
 from ropewalk.units import format_tokens
 
 _MIN_LENGTHS = 2  # one length cannot tell attention from the linear layers
+# Arms of one run that do the same work, on the same two cores: 120 and 130, 62 and 68 tok/s (README).
+_REPEATABILITY = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +89,10 @@ def calibrated_speed(calibration: Calibration, work: PromptWork) -> Speed:
     """The speed to expect, with a range.
 
     The range of prefill spans the fits with each length left out, widened by the scatter of the timings;
-    that of decode the lowest and highest rate seen. What no timing shows, another load on the machine say,
-    is not in it.
+    that of decode the lowest and highest rate seen; both at least by what two starts differ. What no timing
+    shows, another load on the machine say, is not in it.
     """
+    low, high = 1 - _REPEATABILITY, 1 + _REPEATABILITY
     fitted = [rates.seconds(work.prefill) for rates in calibration.rates]
     bytes_read, decode = work.decode.bytes_per_token, calibration.decode
     beyond = work.length > calibration.longest_len
@@ -99,10 +102,10 @@ def calibrated_speed(calibration: Calibration, work: PromptWork) -> Speed:
         source=calibration.source + fit_limits,
         prefill_seconds=fitted[0],
         decode_tokens_per_second=decode.middle / bytes_read if decode else None,
-        prefill_seconds_low=min(fitted) * calibration.fastest,
-        prefill_seconds_high=max(fitted) * calibration.slowest,
-        decode_tokens_per_second_low=decode.low / bytes_read if decode else None,
-        decode_tokens_per_second_high=decode.high / bytes_read if decode else None,
+        prefill_seconds_low=min(fitted) * min(calibration.fastest, low),
+        prefill_seconds_high=max(fitted) * max(calibration.slowest, high),
+        decode_tokens_per_second_low=min(decode.low, decode.middle * low) / bytes_read if decode else None,
+        decode_tokens_per_second_high=max(decode.high, decode.middle * high) / bytes_read if decode else None,
     )
 
 

@@ -16,7 +16,8 @@ class Machine:
 
     ``memory_bytes`` and ``free_bytes`` are of one device, ``bandwidth`` in bytes per second and
     ``peak_flops`` in operations per second at the model's dtype: nominal figures give bounds only. ``name``
-    is the card's, ``multiprocessors`` how many it has.
+    is the card's, ``multiprocessors`` how many it has. ``is_here`` says that it is the machine that this runs
+    on, whose memory is the budget where none is asked for.
     """
 
     kind: DeviceKind | None = None
@@ -26,6 +27,7 @@ class Machine:
     peak_flops: float | None = None
     name: str | None = None
     multiprocessors: int | None = None
+    is_here: bool = False
 
     @property
     def is_hopper(self) -> bool:

@@ -24,6 +24,7 @@ from ropewalk.planner.parallel import world_size
 from ropewalk.planner.placement import GOALS, find_placement
 from ropewalk.planner.records import (
     Advice,
+    BudgetFrom,
     Candidate,
     DeviceShare,
     Fit,
@@ -70,7 +71,9 @@ def make_plan(
     not part of it: ``launch`` stays None. Raises :class:`UsageError` for a request that no engine could be
     given, :class:`CheckpointError` where a dimension is unknown.
     """
-    request, machine = with_cards(_with_budget(request), machine)
+    request = _with_budget(request)
+    asked = request
+    request, machine = with_cards(request, machine)
     _check(request)
     shape = shape_of(inspection, draft=draft, projector=projector, mtp=request.mtp)
     case, candidates, placements = _settled(
@@ -82,12 +85,19 @@ def make_plan(
     memory = memory_of(estimated)
     fit = _fit(case, memory)
     largest, limited_by = largest_context(inspection, request, fit)
-    fit = replace(fit, largest_context_len=largest, limited_by=limited_by)
+    fit = replace(
+        fit,
+        largest_context_len=largest,
+        limited_by=limited_by,
+        budget_from=_budget_from(asked, request),
+        device_name=machine.name,
+    )
     broken = errors_of(inspection, draft, projector)
     advice = decide_for(inspection, request)
     parallel = _parallel(memory, advise(case, fit), case.traffic(), candidates)
     findings = [*broken, *(one for one in advice.findings if one not in broken), *case.findings()]
     findings += [*version_findings(request.engine_version, request.engine), *verdict(memory, fit)]
+    findings += _in_use(memory, fit, machine) if machine.is_here else []
     return Plan(
         request=request,
         checkpoint=inspection.checkpoint.source,
@@ -124,20 +134,28 @@ def prompt_work(
 
 
 def with_cards(request: PlanRequest, machine: Machine = _UNKNOWN) -> tuple[PlanRequest, Machine]:
-    """The request and the machine of the cards that it names; several are cut over unless a cut is asked for.
+    """The request with a budget, and the machine that it is planned for: the cards that it names, over which
+    several are cut unless a cut is asked for, else ``machine``, whose memory is the budget where it is here.
 
     Raises :class:`UsageError` for a name that is not known.
     """
     if request.gpu is None:
-        return request, machine
+        places_on_gpu = request.fit in GOALS and machine.kind != "gpu"
+        own = machine.memory_bytes if machine.is_here and not places_on_gpu else None
+        return _budgeted(request, own), machine
     cards = find_cards(request.gpu)
     machine = cards.machine()
-    request = replace(request, memory_bytes=request.memory_bytes or machine.memory_bytes)
+    request = _budgeted(request, machine.memory_bytes)
     if cards.count > 1:
         uncut = world_size(request) == 1 and "safetensors" in engine_of(request.engine).formats
         shards = cards.count if uncut else request.tensor_parallel
         request = replace(request, gpus_per_node=request.gpus_per_node or cards.count, tensor_parallel=shards)
     return request, machine
+
+
+def _budgeted(request: PlanRequest, memory_bytes: int | None) -> PlanRequest:
+    """The request with this budget where it has none of its own."""
+    return request if request.memory_bytes is not None else replace(request, memory_bytes=memory_bytes)
 
 
 def _with_length(inspection: Inspection, case: PlanningCase) -> PlanningCase:
@@ -188,6 +206,15 @@ def _with_budget(request: PlanRequest) -> PlanRequest:
             where={"field": "node_memory_bytes", "value": list(request.node_memory_bytes)},
         )
     return replace(request, memory_bytes=min(request.node_memory_bytes))
+
+
+def _budget_from(asked: PlanRequest, request: PlanRequest) -> BudgetFrom | None:
+    """Whose memory the budget is: of the request as it was asked, or of what stood in for it."""
+    if request.memory_bytes is None:
+        return None
+    if asked.memory_bytes is not None:
+        return "request"
+    return "card" if asked.gpu else "this_machine"
 
 
 def _settled(case: PlanningCase) -> tuple[PlanningCase, tuple[Candidate, ...], tuple[PlacementStep, ...]]:
@@ -250,6 +277,22 @@ def verdict(memory: Memory, fit: Fit) -> list[Finding]:
             "error",
             f"up to {format_bytes(need)} are needed on {device}, {format_bytes(have)} may be used",
             {"device": device, "needed_bytes": need, "usable_bytes": have},
+        )
+    ]
+
+
+def _in_use(memory: Memory, fit: Fit, machine: Machine) -> list[Finding]:
+    """``memory_in_use``, where it fits this machine and not what is free of it now."""
+    needed = max((share.high_bytes or 0 for share in memory.per_device if share.fits), default=0)
+    if not fit.fits or machine.free_bytes is None or needed <= machine.free_bytes:
+        return []
+    free = format_bytes(machine.free_bytes)
+    return [
+        Finding(
+            "memory_in_use",
+            "warning",
+            f"up to {format_bytes(needed)} are needed and {free} are free now: end what holds the rest first",
+            {"needed_bytes": needed, "free_bytes": machine.free_bytes},
         )
     ]
 

@@ -28,7 +28,7 @@ def ways_out(case: PlanningCase, fit: Fit, memory: Memory) -> tuple[WayOut, ...]
     if fit.fits is not False or case.request.fit != "asked":
         return ()
     found: list[WayOut] = []
-    for kind, flags, request in _changes(case, fit):
+    for kind, flags, request in _changes(case, fit, memory):
         if kind in _SMALLEST and any(way.kind == kind for way in found):
             continue
         if way := _tried(case, kind, flags, request):
@@ -36,8 +36,9 @@ def ways_out(case: PlanningCase, fit: Fit, memory: Memory) -> tuple[WayOut, ...]
     return (*found, *_weights(case, memory))
 
 
-def _changes(case: PlanningCase, fit: Fit) -> Iterator[Change]:
+def _changes(case: PlanningCase, fit: Fit, memory: Memory) -> Iterator[Change]:
     request = case.request
+    on_host = all(share.device.startswith("cpu") for share in memory.per_device)
     for row in fit.table:
         if (row.max_context_len or 0) >= request.context_len:
             name = row.cache_type
@@ -46,8 +47,9 @@ def _changes(case: PlanningCase, fit: Fit) -> Iterator[Change]:
     while ranks <= _MAX_RANKS and not request.node_memory_bytes:
         yield "tensor_parallel", ("--tensor-parallel", str(ranks)), replace(request, tensor_parallel=ranks)
         ranks *= 2
-    yield "gpu_layers", ("--gpu-layers", "auto"), replace(request, fit="gpu_layers")
-    yield "cpu_moe", ("--n-cpu-moe", "auto"), replace(request, fit="cpu_moe")
+    if not on_host:
+        yield "gpu_layers", ("--gpu-layers", "auto"), replace(request, fit="gpu_layers")
+        yield "cpu_moe", ("--n-cpu-moe", "auto"), replace(request, fit="cpu_moe")
     for size in _DEVICE_GIB:
         if size * GIB > (request.memory_bytes or 0) and not request.node_memory_bytes:
             yield "memory", ("--memory", f"{size}GiB"), replace(request, memory_bytes=size * GIB)

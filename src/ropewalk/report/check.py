@@ -21,7 +21,7 @@ def check_page(result: CheckResult) -> Page:
     if "model" in result.not_judged:
         rows.append(("model", "not found; add --checkpoint to check lengths and memory"))
     if "memory" in result.not_judged:
-        rows.append(("memory", "not judged; add --memory SIZE to see whether it fits"))
+        rows.append(("memory", "not judged; add --memory SIZE or --gpu NAME to see whether it fits"))
     corrected = result.corrected
     if corrected is None:
         rows.append(("corrected", "no automatic fix; see the findings"))

@@ -60,7 +60,7 @@ def plan_page(plan: Plan, *, sources: bool = False) -> Page:
 def verdict_line(plan: Plan) -> Fields:
     """FITS, DOES NOT FIT, NEEDS (no budget was given) or REFUSED, with the figures behind it."""
     said = verdict(plan)
-    hint = ["add --memory SIZE to see whether it fits"] if said.word == "NEEDS" else []
+    hint = ["add --memory SIZE or --gpu NAME to see whether it fits"] if said.word == "NEEDS" else []
     return Fields(
         ((said.word, parts(*said.parts, *hint)),), width=max(10, len(said.word) + 1), tone=said.tone
     )

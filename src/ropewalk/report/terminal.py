@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ropewalk.report.figures import printable
@@ -40,6 +41,26 @@ class Shown:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         yield from coloured(self.block, options.max_width)
+
+
+def piped(block: Block) -> str:
+    """What a pipe gets: nothing wrapped, each row of a table one record; of a list nothing but these."""
+    if isinstance(block, Page) and block.is_list:
+        return "".join(f"{record}\n" for record in records(block))
+    return plain(_tabbed(block))
+
+
+def _tabbed(block: Block) -> Block:
+    """The description with each table as lines that hold a record."""
+    match block:
+        case Table():
+            return Page((*records(block), *block.notes))
+        case Fields():
+            return replace(block, rows=tuple((label, _tabbed(content)) for label, content in block.rows))
+        case Page():
+            return replace(block, blocks=tuple(map(_tabbed, block.blocks)))
+        case _:
+            return block
 
 
 def records(block: Block) -> Iterator[str]:

@@ -31,8 +31,10 @@ def verdict(plan: Plan) -> Verdict:
     needs = span(needed_low(plan.memory), plan.memory.high_bytes, to=" to ")
     fit = plan.fit
     if wrong := [finding for finding in plan.findings if _is_wrong(finding)]:
-        said = f"{plural(len(wrong), 'error')}, see the findings: the figures rest on what is wrong"
-        return Verdict("WRONG", "bad", (asked, said))
+        said = f"{plural(len(wrong), 'error')}, see the findings"
+        return Verdict(
+            "WRONG", "bad", (asked, f"{said}: the figures rest on what is wrong" if plan.broken else said)
+        )
     if fit.budget_bytes is None:
         return Verdict("NEEDS", "strong", (f"{needs} for {asked} on {_devices(plan)}",))
     on = f"{asked} on {_budget(plan, fit.budget_bytes)}"
@@ -75,16 +77,28 @@ def _devices(plan: Plan) -> str:
 
 
 def _budget(plan: Plan, budget: int) -> str:
-    """``a GPU of 48.00 GiB``, ``2 devices of 80.00 GiB and 2 of 24.00 GiB``."""
+    """``a GPU of 48.00 GiB``, ``this machine's processor, 23.54 GiB``, ``2 x L40S of 44.39 GiB``."""
     shares = plan.memory.per_device
     nodes = plan.request.node_memory_bytes
     sizes = [nodes[share.place.node] if nodes and share.place else budget for share in shares]
     if len(set(sizes)) == 1:
         devices, host, _ = _devices(plan).partition(" and the host")
-        return f"{devices}{',' if devices == 'the processor' else ' of'} {format_bytes(budget)}{host}"
+        named = _named(plan, devices)
+        return f"{named}{',' if devices == 'the processor' else ' of'} {format_bytes(budget)}{host}"
     first, *others = [(len(list(alike)), format_bytes(size)) for size, alike in groupby(sizes)]
     words = [f"{first[0]} devices of {first[1]}", *(f"{count} of {size}" for count, size in others)]
     return " and ".join(words)
+
+
+def _named(plan: Plan, devices: str) -> str:
+    """The devices by the card's name, or as those of this machine."""
+    fit, gpus = plan.fit, sum(share.device.startswith(_GPUS) for share in plan.memory.per_device)
+    if plan.request.gpu and gpus:
+        return f"{gpus} x {fit.device_name}"
+    if fit.budget_from != "this_machine":
+        return devices
+    name = f" ({fit.device_name})" if gpus and fit.device_name else ""
+    return f"this machine's {devices.removeprefix('the ').removeprefix('a ')}{name}"
 
 
 def _spare(plan: Plan) -> tuple[str, ...]:

@@ -77,9 +77,22 @@ def make_environment(home: Path, *, say: Say) -> Path:
 
 
 def pip(python: Path, arguments: list[str], *, say: Say, env: Mapping[str, str] | None = None) -> None:
-    """Run an interpreter's pip. Raises :class:`EngineError` with its last words when it fails."""
-    command = [str(python), "-m", "pip", "--quiet", "--disable-pip-version-check"]
-    _run([*command, *arguments], say=say, env=env)
+    """Run an interpreter's pip, or uv where it has none, as in an environment that uv made.
+
+    Raises :class:`EngineError` with the last words when it fails.
+    """
+    uv = shutil.which("uv")
+    if uv is not None and not _has_pip(python):
+        words, *others = arguments
+        command = [uv, "pip", words, "--quiet", "--python", str(python), *others]
+    else:
+        command = [str(python), "-m", "pip", "--quiet", "--disable-pip-version-check", *arguments]
+    _run(command, say=say, env=env)
+
+
+def _has_pip(python: Path) -> bool:
+    words = [str(python), "-c", "import pip"]
+    return subprocess.run(words, capture_output=True, stdin=subprocess.DEVNULL).returncode == 0
 
 
 def _run(argv: list[str], *, say: Say, env: Mapping[str, str] | None = None) -> None:

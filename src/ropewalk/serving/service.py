@@ -24,7 +24,7 @@ from ropewalk.serving.process.leftovers import find_leftovers
 from ropewalk.serving.process.members import by_hand
 from ropewalk.serving.records import SINGLE_NODE, Topology
 from ropewalk.serving.server_report import ServerReport
-from ropewalk.serving.verify import NOT_VERIFIED, Verification, ask_unscaled, printed_scaling, verify
+from ropewalk.serving.verify import NOT_VERIFIED, OnFill, Verification, ask_unscaled, printed_scaling, verify
 
 Say = Callable[[str], None]
 
@@ -93,11 +93,13 @@ def start_service(
     on_check: Callable[[PreflightItem], None] | None = None,
     on_start: Callable[[Path], None] | None = None,
     on_log: Say | None = None,
+    on_fill: OnFill | None = None,
 ) -> Service:
     """Check, start and, if asked, verify.
 
     ``say`` is told each step that takes a while, ``on_check`` each check when it has been made, ``on_start``
-    where the engine's log will be, ``on_log`` each line in it until the server has answered.
+    where the engine's log will be, ``on_log`` each line in it until the server has answered, ``on_fill`` how
+    many tokens a verification fills and about how many seconds that takes.
 
     Raises :class:`UsageError` for a plan that must not be started, :class:`PreflightError` for one that is
     known to fail, :class:`EngineError` for one that failed. Nothing is left running then.
@@ -126,7 +128,7 @@ def start_service(
     log_path = settings.log_path or default_log_path()
     unscaled = None
     if settings.verify and plan.rope.decision == "scale" and not launch.nodes:
-        say("asking the model without scaling")
+        say("verifying: the model is asked without scaling first, in a short context")
         unscaled = ask_unscaled(plan, inspection, launch, threads=settings.threads, log_path=log_path)
     say(f"starting {build.name} {build.version or ''}; its log: {log_path}")
     for node in by_hand(launch, spread.launcher):
@@ -143,8 +145,8 @@ def start_service(
         require_room(plan, server.report)
         seen = NOT_VERIFIED
         if settings.verify:
-            say(f"filling {plan.context_len} tokens")
-            seen = verify(server, plan, unscaled=unscaled)
+            say(f"verifying: the whole context of {plan.context_len:,} tokens is filled once")
+            seen = verify(server, plan, unscaled=unscaled, on_fill=on_fill)
     except BaseException:  # an interrupt too: nothing may be left
         server.stop()
         raise

@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ropewalk.errors import EngineError
 from ropewalk.findings import Finding
 from ropewalk.inspector.records import Inspection
+from ropewalk.planner.pace import pace_of
 from ropewalk.planner.plan import make_plan
 from ropewalk.planner.records import Launch, Plan
 from ropewalk.serving.client import Completion, ServerClient
@@ -45,6 +46,8 @@ _PASSAGE = (
     "navy needed a walk of a thousand feet."
 )
 _SHORT_TOKENS = 32
+_TIMED_TOKENS = 1024
+OnFill = Callable[[int, float | None], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,13 +97,18 @@ def ask_unscaled(
         return probe(server.client)
 
 
-def verify(server: RunningServer, plan: Plan, *, unscaled: Probe | None) -> Verification:
+def verify(
+    server: RunningServer, plan: Plan, *, unscaled: Probe | None, on_fill: OnFill | None = None
+) -> Verification:
     """Fill the context to its last position, and compare a short answer before and after and with the twin's.
 
-    Takes as long as the prefill of the whole context.
+    Takes as long as the prefill of the whole context: ``on_fill`` hears the tokens and about how many
+    seconds, None where that is soon known.
     """
     before = probe(server.client)
     tokens = fill(server.client, plan.context_len - _ANSWER_TOKENS)
+    if on_fill is not None:
+        on_fill(len(tokens), _seconds_to_fill(server.client, plan, tokens))
     began = time.monotonic()
     problem = _ask_longest(server, tokens)
     seconds = time.monotonic() - began
@@ -118,6 +126,21 @@ def verify(server: RunningServer, plan: Plan, *, unscaled: Probe | None) -> Veri
         rope_difference=apart,
         findings=tuple(findings),
     )
+
+
+def _seconds_to_fill(client: ServerClient, plan: Plan, tokens: list[int]) -> float | None:
+    """About how long the whole prompt will take, by its first part; None for one that is soon answered."""
+    first = tokens[:_TIMED_TOKENS]
+    if len(tokens) < 4 * _TIMED_TOKENS:
+        return None
+    pace = pace_of(plan.compute, context_len=plan.context_len)
+    began = time.monotonic()
+    try:
+        client.complete(first, max_tokens=1, cache_prompt=False)
+    except EngineError:  # the whole prompt will tell
+        return None
+    pace.seen(0, len(first), time.monotonic() - began)
+    return pace.seconds(0, len(tokens))
 
 
 def printed_scaling(plan: Plan, report: ServerReport) -> Iterator[Finding]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.inspector.made import QWEN3_8B
@@ -16,6 +17,7 @@ from ropewalk.inspector.records import Inspection
 from ropewalk.measuring.arms import plan_arm
 from ropewalk.planner.machine import Machine
 from ropewalk.planner.records import PlanRequest
+from ropewalk.report.verdict import verdict
 from ropewalk.serving.engines.llama_cpp import find as llama_find
 from ropewalk.serving.host import probe as here_module
 from ropewalk.serving.host.devices import Device
@@ -27,8 +29,9 @@ CPU = Device("cpu", "cpu", "Imaginary", 64 * GIB, 48 * GIB)
 EMBEDDED = EngineBuild("embedded", "llama-server", "2026.10.11549", "python")
 VLLM = EngineBuild("vllm", "vllm", "0.32.0", "/usr/bin/vllm")
 VLLM_CPU = replace(VLLM, devices=("cpu",))
-ON_CPU = Machine("cpu", 64 * GIB, 48 * GIB)
-ON_GPU = Machine("gpu", 24 * GIB, 20 * GIB)
+ON_CPU = Machine("cpu", 64 * GIB, 48 * GIB, name="Imaginary", is_here=True)
+ON_GPU = Machine("gpu", 24 * GIB, 20 * GIB, name="Imaginary", is_here=True)
+ELSEWHERE_TOO = replace(ON_GPU, is_here=False)  # more devices than are here
 
 
 @pytest.fixture
@@ -51,12 +54,53 @@ def qwen3(tmp_path: Path) -> Inspection:
         (VLLM, (GPU, CPU), PlanRequest(4096, "vllm", memory_bytes=24 * GIB), ON_GPU),
         (VLLM, (GPU, CPU), PlanRequest(4096, "vllm", memory_bytes=80 * GIB), Machine()),
         (VLLM_CPU, (CPU,), PlanRequest(4096, "vllm", memory_bytes=80 * GIB), Machine()),
+        (VLLM, (GPU, CPU), PlanRequest(4096, "vllm", tensor_parallel=2), ELSEWHERE_TOO),
+        (VLLM, (GPU, GPU, CPU), PlanRequest(4096, "vllm", tensor_parallel=2), ON_GPU),
+        (VLLM, (GPU, CPU), PlanRequest(4096, "vllm", nodes=2), ELSEWHERE_TOO),
     ],
 )
 def test_the_machine_that_is_planned_for(
     build: EngineBuild | None, devices: tuple[Device, ...], request_: PlanRequest, machine: Machine
 ) -> None:
     assert machine_of(request_, Host(build, devices)) == machine
+
+
+@pytest.mark.parametrize(
+    ("build", "devices", "options", "said"),
+    [
+        (EMBEDDED, (CPU,), {}, "on this machine's processor, 64.00 GiB"),
+        (
+            VLLM,
+            (replace(GPU, free_bytes=24 * GIB), CPU),
+            {},
+            "on this machine's GPU (Imaginary) of 24.00 GiB",
+        ),
+        (EMBEDDED, (CPU,), {"memory_bytes": 32 * GIB}, "on the processor, 32.00 GiB"),
+        (VLLM, (GPU, CPU), {"gpu": "L40S"}, "on 1 x L40S of 44.39 GiB"),
+        (VLLM, (GPU, CPU), {"memory_bytes": 48 * GIB}, "on a GPU of 48.00 GiB"),
+    ],
+)
+def test_the_verdict_names_whose_memory_it_is(
+    qwen3: Inspection,
+    build: EngineBuild,
+    devices: tuple[Device, ...],
+    options: dict[str, Any],
+    said: str,
+) -> None:
+    plan = plan_for_host(qwen3, PlanRequest(8192, build.engine, **options), Host(build, devices))
+    assert verdict(plan).parts[0] == f"8,192 tokens x 1 sequence {said}"
+
+
+def test_a_machine_that_is_unknown_is_not_judged(qwen3: Inspection) -> None:
+    fit = plan_for_host(qwen3, PlanRequest(8192, "vllm"), Host(None, (CPU,))).fit
+    assert (fit.fits, fit.budget_bytes, fit.budget_from) == (None, None, None)
+
+
+def test_what_fits_but_not_now_is_a_warning(qwen3: Inspection) -> None:
+    busy = replace(CPU, free_bytes=GIB)
+    plan = plan_for_host(qwen3, PlanRequest(8192, "llama-server"), Host(EMBEDDED, (busy,)))
+    (found,) = [one for one in plan.findings if one.code == "memory_in_use"]
+    assert (plan.fit.fits, found.severity, found.where["free_bytes"]) == (True, "warning", GIB)
 
 
 def test_gpus_count_only_for_an_engine_that_uses_them(monkeypatch: pytest.MonkeyPatch) -> None:

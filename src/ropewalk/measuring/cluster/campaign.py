@@ -19,13 +19,13 @@ from ropewalk.measuring.cluster.backends import open_backend
 from ropewalk.measuring.cluster.settings import CampaignSettings, Needs
 from ropewalk.measuring.cluster.tasks import Task, TaskRecord, task_of
 from ropewalk.measuring.measure import Begun, begin, utc_now
-from ropewalk.measuring.pace import pace_of
 from ropewalk.measuring.records import ArmResult, Measurement, NodeSeen, RunStatus, Trial
 from ropewalk.measuring.schedule import open_steps
 from ropewalk.measuring.session import OnEvent, Session
 from ropewalk.measuring.settings import MeasureSettings
 from ropewalk.measuring.store import RunStore
 from ropewalk.planner.options import ServerOptions
+from ropewalk.planner.pace import pace_of
 from ropewalk.serving.engines import pick_engine
 from ropewalk.serving.host.devices import find_devices
 from ropewalk.serving.host.probe import Host

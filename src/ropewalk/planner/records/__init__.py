@@ -16,13 +16,22 @@ from ropewalk.planner.records.choices import (
 from ropewalk.planner.records.compute import Compute, Decode, Mask, Prefill, PromptWork, Speed
 from ropewalk.planner.records.launch import Launch, NodeLaunch, OptionNote
 from ropewalk.planner.records.memory import Basis, DeviceShare, KvCache, Memory, MemoryTerm, RankPlace
-from ropewalk.planner.records.plan import Fit, FitRow, LimitedBy, Plan, RopeDecision, RopeDecisionKind
+from ropewalk.planner.records.plan import (
+    BudgetFrom,
+    Fit,
+    FitRow,
+    LimitedBy,
+    Plan,
+    RopeDecision,
+    RopeDecisionKind,
+)
 from ropewalk.planner.records.request import FitGoal, FlashAttention, PlanRequest, SplitMode
 
 __all__ = [
     "Advice",
     "AdviceKind",
     "Basis",
+    "BudgetFrom",
     "Candidate",
     "Compute",
     "Decode",

@@ -17,6 +17,7 @@ RopeDecisionKind = Literal["none", "scale", "builtin", "refuse"]
 
 
 LimitedBy = Literal["memory", "config", "publisher"] | None
+BudgetFrom = Literal["request", "card", "this_machine"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,8 @@ class Fit:
     ``usable_bytes`` is the part of ``budget_bytes`` that the engine allows itself on each device; where
     nodes differ, both are of the smallest. ``max_context_len`` knows memory alone; ``largest_context_len`` is
     the longest that memory, config and publisher allow, ``limited_by`` which of them ends it (None where
-    nothing does).
+    nothing does). ``budget_from`` says whose memory the budget is: as asked, a card's by its name, or this
+    machine's; ``device_name`` is the card's or the device's, None where it is not known.
     """
 
     budget_bytes: int | None
@@ -68,6 +70,8 @@ class Fit:
     usable_bytes: int | None = None
     largest_context_len: int | None = None
     limited_by: LimitedBy = None
+    budget_from: BudgetFrom | None = None
+    device_name: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

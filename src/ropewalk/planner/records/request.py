@@ -22,10 +22,10 @@ class PlanRequest:
 
     ``context_len`` is tokens per sequence (prompt and answer together), 0 for the longest that is allowed,
     ``num_sequences`` how many such sequences are held at once. ``memory_bytes`` is the budget per device,
-    None for "as much as there is, say what it takes". ``arm`` chooses the rope: ``auto`` decides,
-    ``shipped`` changes nothing, ``yarn:F`` forces a factor, ``unscaled`` lifts the limit without scaling (to
-    measure what that does). None means the engine's own default for ``batch``, ``ubatch``,
-    ``max_batched_tokens``.
+    None for that of this machine where it is planned for, else for "say what it takes". ``arm`` chooses the
+    rope: ``auto`` decides, ``shipped`` changes nothing, ``yarn:F`` forces a factor, ``unscaled`` lifts the
+    limit without scaling (to measure what that does). None means the engine's own default for ``batch``,
+    ``ubatch``, ``max_batched_tokens``.
     ``gpu_layers``, ``cache_ram_bytes`` (limit of the prompt cache in host memory) and
     ``context_checkpoints`` are llama-server's, which the planned command switches off unless asked for;
     ``gpu_layers`` None puts all layers on the GPU where one is planned for. ``n_cpu_moe`` keeps the routed

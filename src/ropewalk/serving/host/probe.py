@@ -14,6 +14,7 @@ from ropewalk.inspector.inspection import inspect_checkpoint
 from ropewalk.inspector.records import Inspection
 from ropewalk.planner.calibration import Calibration
 from ropewalk.planner.machine import Machine
+from ropewalk.planner.parallel import world_size
 from ropewalk.planner.plan import make_plan
 from ropewalk.planner.records import Plan, PlanRequest
 from ropewalk.planner.rope.versions import require_version
@@ -89,7 +90,8 @@ def plan_for_host(
 
     Where the request names no version it is planned for the one installed. ``auto`` is the first GPU,
     else the processor; without a GPU vLLM is planned for one elsewhere, unless the vLLM that is installed
-    serves on the processor. A budget larger than the device is for another machine. ``calibration`` is
+    serves on the processor. Its memory is the budget where none is asked for; one larger than the device is
+    for another machine. ``calibration`` is
     :func:`ropewalk.measuring.calibrate.find_calibration`'s; ``spread`` has the addresses of several machines;
     ``read`` inspects what the request names beside the checkpoint.
     """
@@ -115,7 +117,21 @@ def machine_of(request: PlanRequest, here: Host) -> Machine:
     device = host_device(request, here)
     if device is None:
         return Machine()
-    return Machine(kind=device.kind, memory_bytes=device.memory_bytes, free_bytes=device.free_bytes)
+    return Machine(
+        kind=device.kind,
+        memory_bytes=device.memory_bytes,
+        free_bytes=device.free_bytes,
+        name=device.name,
+        is_here=_holds_all(request, device, here),
+    )
+
+
+def _holds_all(request: PlanRequest, device: Device, here: Host) -> bool:
+    """Whether this machine has all devices that are asked for: ranks on a processor share its memory, and of
+    other machines nothing is known."""
+    alike = sum(one.kind == device.kind for one in here.devices)
+    wanted = max(world_size(request), request.gpus_per_node or 1)
+    return request.nodes == 1 and not request.rpc_servers and wanted <= alike
 
 
 def host_device(request: PlanRequest, here: Host) -> Device | None:
