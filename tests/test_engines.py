@@ -111,12 +111,33 @@ RECORDS = {name for name in vars(engines) if isinstance(vars(engines)[name], eng
 TABLES = {"planner/rope/versions.py"}
 
 
+def asks_for_a_format(node: ast.expr) -> bool:
+    """A format by its name, put to an engine: which one it is in other words."""
+    if isinstance(node, ast.Compare):
+        return any(isinstance(one, ast.Attribute) and one.attr == "formats" for one in ast.walk(node))
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return False
+    return node.func.attr == "reads" and any(isinstance(one, ast.Constant) for one in node.args)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["'gguf' in it.formats", "it.formats[0] == 'gguf'", "it.reads('safetensors')", "kind == 'vllm'"],
+)
+def test_the_count_sees_each_way_to_ask_which_engine_it_is(text: str, tmp_path: Path) -> None:
+    module = tmp_path / "module.py"
+    module.write_text(f"found = {text}")
+    assert len(list(named_engines(module))) == 1
+
+
 def named_engines(path: Path) -> Iterator[str]:
     """Every place of a module that depends on which engine it is."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Constant) and node.value in REGISTRY:
             yield f"{node.lineno}: {node.value!r}"
         if isinstance(node, ast.Attribute) and node.attr in ("reads_gguf", *RECORDS):
+            yield f"{node.lineno}: {ast.unparse(node)}"
+        if isinstance(node, ast.expr) and asks_for_a_format(node):
             yield f"{node.lineno}: {ast.unparse(node)}"
         if isinstance(node, ast.ImportFrom) and node.module == engines.__name__:
             yield from (f"{node.lineno}: {one.name}" for one in node.names if one.name in RECORDS)

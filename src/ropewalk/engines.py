@@ -75,7 +75,8 @@ class Engine:
     ``variable`` names an installed engine in the environment, ``how_to_get`` says what to do where there is
     none. ``counts_builds``: versions are build numbers. ``plans_for_cpu``: the processor is an ordinary
     device of it; else it is planned for a GPU unless the installed build serves on the processor.
-    ``reads_hub``: it fetches checkpoints itself.
+    ``reads_hub``: it fetches checkpoints itself. ``places_blocks``: blocks and experts are put on devices one
+    by one and may stay on the host; else several cards divide every block.
     """
 
     name: EngineName
@@ -92,6 +93,7 @@ class Engine:
     counts_builds: bool = False
     plans_for_cpu: bool = False
     reads_hub: bool = False
+    places_blocks: bool = False
     variable: str | None = None
     how_to_get: str = ""
     published: Published | None = None
@@ -100,6 +102,10 @@ class Engine:
     def is_served(self) -> bool:
         """Whether servers of it are started; else it is planned for only."""
         return self.room is not None
+
+    def reads(self, checkpoint_format: str) -> bool:
+        """Whether it reads checkpoints of this format; a bare config stands for its safetensors."""
+        return ("safetensors" if checkpoint_format == "config" else checkpoint_format) in self.formats
 
 
 _LLAMA_CPP_ROPE = RopeTraits(
@@ -170,6 +176,7 @@ LLAMA_SERVER = Engine(
     rope=replace(_LLAMA_CPP_ROPE, lifts_by_override=True),
     counts_builds=True,
     plans_for_cpu=True,
+    places_blocks=True,
     variable="ROPEWALK_LLAMA_SERVER",
     how_to_get="`ropewalk engine add llama-cpp` installs one (a wheel for the CPU, no compiler), or put "
     "llama-server on the path, or name it in ROPEWALK_LLAMA_SERVER",
@@ -194,6 +201,7 @@ LLAMA_CPP_PYTHON = Engine(
     starts=(("python", "-m", "llama_cpp.server"),),
     rope=_LLAMA_CPP_ROPE,
     plans_for_cpu=True,
+    places_blocks=True,
     variable="ROPEWALK_LLAMA_CPP_PYTHON",
     how_to_get="`ropewalk engine add llama-cpp-python` compiles one in an environment of its own (a C++ "
     "compiler, 13 minutes on two cores), or name the interpreter that has llama-cpp-python[server] in "
@@ -214,6 +222,7 @@ OLLAMA = Engine(
     rules="ropewalk.planner.engines.ollama",
     rope=replace(_LLAMA_CPP_ROPE, words="header"),
     plans_for_cpu=True,
+    places_blocks=True,
     how_to_get="Ollama is planned for, not served: put the planned num_ctx into a Modelfile, or serve the "
     "GGUF with llama-server, which Ollama starts itself",
 )
@@ -268,8 +277,7 @@ def readers_of(checkpoint_format: str) -> tuple[Engine, ...]:
     ``checkpoint_format`` is that of :class:`ropewalk.inspector.records.Checkpoint`; a config without weights
     is planned as safetensors.
     """
-    needed = "safetensors" if checkpoint_format == "config" else checkpoint_format
-    return tuple(engine for engine in REGISTRY.values() if needed in engine.formats)
+    return tuple(engine for engine in REGISTRY.values() if engine.reads(checkpoint_format))
 
 
 def engine_for(checkpoint_format: str) -> EngineName:

@@ -105,7 +105,7 @@ def choose(
         option
         for inspection in inspections
         for engine in engines
-        if _reads(engine, inspection)
+        if engine_of(engine).reads(inspection.checkpoint.format)
         for option in _options(inspection, replace(request, engine=engine), machine)
     ]
     if not options:
@@ -115,12 +115,6 @@ def choose(
         )
     ranked = sorted(options, key=_order)
     return Choice(request.context_len or None, request.num_sequences, request.memory_bytes, tuple(ranked))
-
-
-def _reads(engine: EngineName, inspection: Inspection) -> bool:
-    """A bare config is planned as what it will be converted to by vLLM alone."""
-    kind = inspection.checkpoint.format
-    return ("safetensors" if kind == "config" else kind) in engine_of(engine).formats
 
 
 def _options(inspection: Inspection, request: PlanRequest, machine: Machine) -> Iterator[Option]:
@@ -199,7 +193,7 @@ def _placed(case: PlanningCase) -> tuple[PlanningCase, bool]:
     request = case.request
     fits = case.memory_model().shortfall_bytes(request.context_len, request.num_sequences) <= 0
     gpu = device_of(request, case.machine, default="cpu") == "gpu"
-    if fits or not gpu or "gguf" not in engine_of(request.engine).formats:
+    if fits or not gpu or not engine_of(request.engine).places_blocks:
         return case, fits
     goal: FitGoal = "cpu_moe" if any(case.shape.weights.experts) else "gpu_layers"
     found, _ = find_placement(case.asking(replace(request, fit=goal)))

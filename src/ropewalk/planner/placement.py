@@ -43,7 +43,7 @@ def placements(case: PlanningCase) -> tuple[PlanningCase, ...]:
 def _check(shape: ModelShape, request: PlanRequest) -> None:
     flag = "--gpu-layers auto" if request.fit == "gpu_layers" else "--n-cpu-moe auto"
     where = {"flag": flag, "engine": request.engine, "memory_bytes": request.memory_bytes}
-    if "gguf" not in engine_of(request.engine).formats:
+    if not engine_of(request.engine).places_blocks:
         raise UsageError(f"{request.engine} does not support {flag}", where=where)
     if request.memory_bytes is None:
         raise UsageError(f"{flag} needs to know the device: --gpu NAME or --memory SIZE", where=where)

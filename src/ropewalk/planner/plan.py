@@ -147,7 +147,7 @@ def with_cards(request: PlanRequest, machine: Machine = _UNKNOWN) -> tuple[PlanR
     machine = cards.machine()
     request = _budgeted(request, machine.memory_bytes)
     if cards.count > 1:
-        uncut = world_size(request) == 1 and "safetensors" in engine_of(request.engine).formats
+        uncut = world_size(request) == 1 and not engine_of(request.engine).places_blocks
         shards = cards.count if uncut else request.tensor_parallel
         request = replace(request, gpus_per_node=request.gpus_per_node or cards.count, tensor_parallel=shards)
     return request, machine

@@ -13,7 +13,7 @@ def format_finding(inspection: Inspection, engine_name: str) -> Finding | None:
     """``format_not_read`` where the engine is served and reads no such weights; a bare config may become
     either."""
     engine, found = engine_of(engine_name), inspection.checkpoint.format
-    if not engine.is_served or found == "config" or found in engine.formats:
+    if not engine.is_served or found == "config" or engine.reads(found):
         return None
     source = inspection.checkpoint.source
     how = how_to_convert(source) if found == "safetensors" else ""

@@ -80,7 +80,7 @@ class _Flight:
 
     @property
     def is_gguf(self) -> bool:
-        return self.model.suffix == ".gguf" or "safetensors" not in self.engine.formats
+        return self.model.suffix == ".gguf" or self.inspection.checkpoint.format == "gguf"
 
 
 def preflight(
