@@ -26,6 +26,8 @@ def test_in_a_browser_it_starts_with_what_was_named(
     made: list[dict[str, Any]] = []
 
     class FakeApp:
+        crash = None
+
         def __init__(self, source: str | None, **options: Any) -> None:
             made.append({"source": source, **options})
 
@@ -38,6 +40,31 @@ def test_in_a_browser_it_starts_with_what_was_named(
     assert made[0]["source"] == "models/Qwen3-8B"
     assert made[0]["light"] is True
     assert made[0]["ran"]
+
+
+def test_a_crash_is_one_line_that_names_the_log(
+    invoke: Invoke, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    class FakeApp:
+        crash = ZeroDivisionError("integer division\nby zero")
+
+        def __init__(self, source: str | None, **options: Any) -> None:
+            pass
+
+        def run(self) -> None:
+            pass
+
+    monkeypatch.setattr(app_module, "RopewalkApp", FakeApp)
+    monkeypatch.setattr("platformdirs.user_log_path", lambda name: tmp_path)
+    monkeypatch.setenv("TEXTUAL_DRIVER", "textual.drivers.web_driver:WebDriver")
+    outcome = invoke("tui", "models/Qwen3-8B")
+    (log,) = tmp_path.glob("tui-*.log")
+    assert outcome.status == 4
+    said, *rest = outcome.err.splitlines()
+    assert rest == []
+    assert said.endswith(f"ended by a bug in ropewalk (ZeroDivisionError: integer division); the log is {log}")
+    monkeypatch.setattr("platformdirs.user_log_path", lambda name: log)  # a file: no folder can be there
+    assert "its log cannot be written: File exists" in invoke("tui", "models/Qwen3-8B").err
 
 
 def test_web_says_which_extra_it_needs(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:

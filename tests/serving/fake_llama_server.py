@@ -1,7 +1,8 @@
 """A stand-in for llama-server that misbehaves on request; run as a program by the tests of the launcher.
 
 ``FAKE`` in the environment holds JSON: ``unready`` (how many health questions are answered 503),
-``context`` (reported per slot), ``dies`` (``loading`` or ``request``), ``deaf`` (ignores SIGTERM),
+``context`` (reported per slot), ``dies`` (``loading`` or ``request``), ``deaf`` (ignores SIGTERM), ``hangs`` (after the first
+completion),
 ``worker`` (begins a process in a session of its own and prints its id), ``name`` (of the model).
 """
 
@@ -12,6 +13,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 FAKE = json.loads(os.environ.get("FAKE", "{}"))
@@ -29,6 +31,7 @@ class Handler(BaseHTTPRequestHandler):
     """Answers the five questions that a start asks, and logs them to standard error."""
 
     unready = FAKE.get("unready", 0)
+    completions = 0
 
     def do_GET(self) -> None:
         if self.path == "/health" and Handler.unready > 0:
@@ -44,6 +47,10 @@ class Handler(BaseHTTPRequestHandler):
         if self.path == "/completion" and FAKE.get("dies") == "request":
             say("E ggml_compute: the first request was too much")
             os.kill(os.getpid(), signal.SIGKILL)
+        Handler.completions += self.path == "/completion"
+        if Handler.completions > 1 and FAKE.get("hangs"):
+            say("I a prompt that does not end")
+            threading.Event().wait()
         self.answer({"tokens": [5]} if self.path == "/tokenize" else COMPLETION)
 
     def answer(self, body: object, *, status: int = 200) -> None:

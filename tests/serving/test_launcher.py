@@ -9,6 +9,7 @@ import signal
 import socket
 import stat
 import sys
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +21,8 @@ from ropewalk.engines import EngineBuild
 from ropewalk.errors import EngineError, EngineFailedError, EngineTimeoutError
 from ropewalk.planner.records import Launch, NodeLaunch
 from ropewalk.serving.launcher import start
-from ropewalk.serving.process.processes import is_alive
+from ropewalk.serving.process.engine_process import LogTail
+from ropewalk.serving.process.processes import is_alive, wait_until
 
 FAKE = Path(__file__).with_name("fake_llama_server.py")
 FakeSpec = Callable[..., Launch]
@@ -100,6 +102,37 @@ def test_a_server_that_does_not_stop_is_killed(fake_spec: FakeSpec, tmp_path: Pa
     server = start(fake_spec(deaf=True), log_path=tmp_path / "log", grace_seconds=0.1)
     server.stop()
     assert not is_alive(server.pid)
+
+
+def test_an_interrupt_ends_a_prompt_that_does_not_end_and_its_deaf_engine(
+    fake_spec: FakeSpec, tmp_path: Path
+) -> None:
+    with start(fake_spec(deaf=True, hangs=True), log_path=tmp_path / "log", grace_seconds=0.1) as server:
+        log = LogTail(tmp_path / "log")
+
+        def interrupt() -> None:
+            assert wait_until(lambda: bool(log.read_new()) and "does not end" in log.last(1), 30)
+            server.interrupt()
+
+        thread = threading.Thread(target=interrupt)
+        thread.start()
+        with pytest.raises(EngineError, match="cannot be reached"):
+            server.client.complete([1], max_tokens=1, cache_prompt=False)
+        thread.join()
+        with pytest.raises(EngineFailedError, match="was told to end"):
+            server.require_alive()
+        with pytest.raises(EngineError, match="cannot be reached"):
+            server.client.load()
+        assert wait_until(lambda: not is_alive(server.pid), 30)  # nobody but the supervisor ends it here
+
+
+def test_a_start_is_interrupted_by_its_process(fake_spec: FakeSpec, tmp_path: Path) -> None:
+    with pytest.raises(EngineFailedError, match="ended by SIGTERM while it started"):
+        start(
+            fake_spec(unready=10**6),
+            log_path=tmp_path / "log",
+            on_process=lambda process: process.interrupt(),
+        )
 
 
 def test_a_shorter_context_than_planned_is_refused(fake_spec: FakeSpec, tmp_path: Path) -> None:

@@ -309,6 +309,9 @@ class FakeServer:
     def __init__(self, serving: FakeServing) -> None:
         self._serving = serving
 
+    def interrupt(self) -> None:
+        """Nothing is under way."""
+
     def __enter__(self) -> Self:
         return self
 
@@ -318,6 +321,13 @@ class FakeServer:
         self._serving.stopped += 1
 
 
+class Interrupted(threading.Event):
+    """A process that notes that it was interrupted."""
+
+    def interrupt(self) -> None:
+        self.set()
+
+
 class FakeServing(Serving):
     """Checks that pass unless ``failing`` names one, and a server that is idle until it is stopped."""
 
@@ -325,6 +335,7 @@ class FakeServing(Serving):
         self.folder = folder
         self.failing: str | None = None
         self.dies: str | None = None
+        self.hangs = False
         self.ports: list[int | None] = []
         self.started = self.stopped = 0
 
@@ -337,6 +348,7 @@ class FakeServing(Serving):
         on_check: Callable[[PreflightItem], None],
         on_start: Callable[[Path], None],
         on_log: Callable[[str], None],
+        on_process: Callable[[Any], None],
     ) -> Service:
         self.ports.append(settings.port)
         checks = tuple(self.checks())
@@ -350,6 +362,11 @@ class FakeServing(Serving):
             on_log(line)
         if self.dies is not None:
             raise EngineFailedError(self.dies)
+        if self.hangs:
+            told = Interrupted()
+            on_process(told)
+            told.wait()
+            raise EngineFailedError("it ended while it started")
         self.started += 1
         server: Any = FakeServer(self)
         return Service(plan, checks, server, NOT_VERIFIED, plan.findings)

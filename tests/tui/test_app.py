@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
 from tests.tui.conftest import SMALL, Drive, press, settle, until
+from tests.tui.doubles import FakeBackend
 from textual.command import CommandPalette
 from textual.events import Key
 from textual.pilot import Pilot
 from textual.widgets import Static
 
+from ropewalk.errors import UsageError
 from ropewalk.tui.app import RopewalkApp
+from ropewalk.tui.crash import write_crash
 from ropewalk.tui.screens.base import RecordScreen
 from ropewalk.tui.screens.help import HelpSheet
 from ropewalk.tui.themes import DARK, LIGHT, THEMES
@@ -117,6 +123,41 @@ def test_quitting_with_nothing_running_asks_nothing(drive: Drive) -> None:
         assert not pilot.app.is_running or pilot.app._exit
 
     drive(script)
+
+
+def test_a_mistake_of_the_user_ends_nothing(drive: Drive, backend: FakeBackend) -> None:
+    async def script(pilot: Pilot[None]) -> str:
+        def refuse(*arguments: object) -> None:
+            raise UsageError("two sequences are [too] many")
+
+        backend.reach = refuse  # type: ignore[method-assign,assignment]
+        await press(pilot, "3")
+        await press(pilot, "right")
+        return "".join(toast.message for toast in pilot.app._notifications)
+
+    assert "two sequences are [too] many" in drive(script)
+
+
+def test_a_bug_ends_the_application_and_is_kept(drive: Drive, backend: FakeBackend, tmp_path: Path) -> None:
+    apps: list[RopewalkApp] = []
+
+    async def script(pilot: Pilot[None]) -> None:
+        def fail(*arguments: object) -> None:
+            raise ZeroDivisionError("by zero")
+
+        assert isinstance(pilot.app, RopewalkApp)
+        apps.append(pilot.app)
+        backend.reach = fail  # type: ignore[method-assign,assignment]
+        await press(pilot, "3")
+
+    with pytest.raises(ZeroDivisionError):
+        drive(script)
+    (app,) = apps
+    assert isinstance(app.crash, ZeroDivisionError)
+    assert app.return_code == 1
+    assert app._exit_renderables == []  # Textual would print every variable
+    log = write_crash(app.crash, tmp_path / "logs").read_text()
+    assert log.startswith("Traceback") and log.endswith("ZeroDivisionError: by zero\n")
 
 
 def luminance(color: str) -> float:

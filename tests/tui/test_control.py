@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from tests.tui.doubles import RUN, FakeServer, FakeServing, trial
 
+from ropewalk.errors import EngineFailedError
 from ropewalk.measuring import events
 from ropewalk.planner.records import Launch
 from ropewalk.serving import launcher
@@ -43,8 +44,10 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Server:
     """What is started; its log has one line."""
     made = Server(tmp_path)
 
-    def start(spec: Launch, *, log_path: Path, on_log: Any) -> Server:
-        on_log("loading")
+    def start(spec: Launch, *, log_path: Path, on_process: Any) -> Server:
+        on_process(made)
+        if made.interrupts:
+            raise EngineFailedError("it ended while it started")
         return made
 
     monkeypatch.setattr(launcher, "start", start)
@@ -129,3 +132,4 @@ def test_an_end_is_heard_while_a_server_starts(server: Server) -> None:
     control.end()
     with pytest.raises(KeyboardInterrupt), control.start(SPEC, Path("log")):
         pass
+    assert server.interrupts == 1

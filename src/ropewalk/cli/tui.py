@@ -10,7 +10,7 @@ import click
 
 from ropewalk.cli.command import Command, option
 from ropewalk.cli.params import FILE
-from ropewalk.errors import UsageError
+from ropewalk.errors import RopewalkError, UsageError
 
 
 @click.command(
@@ -37,4 +37,21 @@ def command(checkpoint: str | None, light: bool, store: Path | None) -> None:
     from ropewalk.tui.app import RopewalkApp
     from ropewalk.tui.work import Backend
 
-    RopewalkApp(checkpoint, backend=Backend(runs=store), light=light).run()
+    app = RopewalkApp(checkpoint, backend=Backend(runs=store), light=light)
+    app.run()
+    if app.crash is not None:
+        raise _bug(app.crash)
+
+
+def _bug(error: Exception) -> RopewalkError:
+    """One line that says where the rest is."""
+    from platformdirs import user_log_path
+
+    from ropewalk.tui.crash import write_crash
+
+    said = f"{type(error).__name__}: {error}".splitlines()[0]
+    try:
+        where = f"the log is {write_crash(error, user_log_path('ropewalk'))}"
+    except OSError as problem:
+        where = f"its log cannot be written: {problem.strerror or problem}"
+    return RopewalkError(f"the application ended by a bug in ropewalk ({said}); {where}", code="bug")

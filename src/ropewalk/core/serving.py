@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ropewalk.serving.live import Watch
     from ropewalk.serving.preflight import PreflightItem
     from ropewalk.serving.process.detached import DetachedServer
-    from ropewalk.serving.process.engine_process import LogTail
+    from ropewalk.serving.process.engine_process import EngineProcess, LogTail
     from ropewalk.serving.process.leftovers import Leftovers
     from ropewalk.serving.service import ServeSettings, Service
 
@@ -85,12 +85,14 @@ def start(
     on_start: Callable[[Path], None] | None = None,
     on_log: Callable[[str], None] | None = None,
     on_fill: Callable[[int, float | None], None] | None = None,
+    on_process: Callable[[EngineProcess], None] | None = None,
 ) -> Service:
     """Start a server that was planned; raises as :func:`serve` does.
 
     ``say`` is told each step that takes a while, ``on_check`` each check when it has been made, ``on_start``
     where the engine's log will be, ``on_log`` each line in it until the server has answered, ``on_fill`` how
-    many tokens a verification fills and about how many seconds that takes.
+    many tokens a verification fills and about how many seconds that takes; ``on_process`` gets the
+    engine's process, which may be interrupted from then on.
     """
     from ropewalk.serving.service import start_service
 
@@ -103,14 +105,18 @@ def start(
         on_start=on_start,
         on_log=on_log,
         on_fill=on_fill,
+        on_process=on_process,
     )
 
 
-def launch(launch: Launch, *, log_path: Path, on_log: Callable[[str], None] | None = None) -> RunningServer:
-    """Start a server from its launch record, and wait until it has answered. Raises :class:`EngineError`."""
+def launch(
+    launch: Launch, *, log_path: Path, on_process: Callable[[EngineProcess], None] | None = None
+) -> RunningServer:
+    """Start a server from its launch record, and wait until it has answered; ``on_process`` gets its process,
+    which may be interrupted from then on. Raises :class:`EngineError`."""
     from ropewalk.serving.launcher import start as start_server
 
-    return start_server(launch, log_path=log_path, on_log=on_log)
+    return start_server(launch, log_path=log_path, on_process=on_process)
 
 
 def log_tail(path: Path) -> LogTail:

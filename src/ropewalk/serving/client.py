@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import socket
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -112,7 +114,7 @@ class ServerClient(Protocol):
         """Continue the prompt greedily. Raises :class:`PromptTooLongError` as well."""
 
     def close(self) -> None:
-        """Close the connection to the server."""
+        """Close the connection to the server; a request that waits in another thread fails."""
 
 
 class HttpClient:
@@ -122,6 +124,7 @@ class HttpClient:
         import httpx2
 
         self.base_url = base_url
+        self._sockets: list[socket.socket] = []
         self._http = httpx2.Client(
             base_url=base_url,
             headers={"Authorization": f"Bearer {api_key}"} if api_key else {},
@@ -138,8 +141,17 @@ class HttpClient:
         self.close()
 
     def close(self) -> None:
-        """Close the connection to the server."""
+        """Close the connection to the server; a request that waits in another thread fails."""
+        for each in self._sockets:
+            with contextlib.suppress(OSError):  # closed already
+                each.shutdown(socket.SHUT_RDWR)  # only this wakes who waits for an answer
         self._http.close()
+
+    def _trace(self, event: str, info: Mapping[str, Any]) -> None:
+        """Told by httpcore what it does; a new connection is kept in mind, see :meth:`close`."""
+        if event == "connection.connect_tcp.complete":
+            still_open = [each for each in self._sockets if each.fileno() != -1]
+            self._sockets = [*still_open, info["return_value"].get_extra_info("socket")]
 
     def healthy(self) -> bool:
         """Whether ``/health`` answers 200; llama-server and vLLM both answer otherwise while loading."""
@@ -172,7 +184,9 @@ class HttpClient:
         late = f"{self.base_url}{path} did not answer within {seconds:g} s"
         content = bytearray()
         try:
-            with self._http.stream(method, path, json=body, timeout=timeout) as response:
+            with self._http.stream(
+                method, path, json=body, timeout=timeout, extensions={"trace": self._trace}
+            ) as response:
                 for chunk in response.iter_bytes():
                     content += chunk
                     if len(content) > MAX_ANSWER_BYTES:
@@ -186,7 +200,9 @@ class HttpClient:
             return httpx2.Response(response.status_code, content=bytes(content))
         except httpx2.TimeoutException as error:
             raise EngineTimeoutError(late, where=self._where(path)) from error
-        except httpx2.TransportError as error:
+        except (httpx2.TransportError, RuntimeError) as error:
+            if isinstance(error, RuntimeError) and not self._http.is_closed:
+                raise
             raise EngineError(
                 f"{self.base_url}{path} cannot be reached: {error}",
                 code="engine_unreachable",

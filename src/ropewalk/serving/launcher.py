@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -27,15 +26,15 @@ from ropewalk.serving.process.group import (
 )
 from ropewalk.serving.process.members import members_of
 from ropewalk.serving.process.ports import connect_host, free_port, require_free
-from ropewalk.serving.process.processes import send
+from ropewalk.serving.records import GRACE_SECONDS
 from ropewalk.serving.server_report import ServerReport
 
-GRACE_SECONDS = 10.0  # llama-server ends within 0.1 s, vLLM within 2.7 s; one that hangs is killed then
 _POLL_SECONDS = 0.05
 _DYING_SECONDS = 2.0  # between a failed request and the end of the process that failed it
 _TAIL_LINES = 15
 
 OnLog = Callable[[str], None]
+OnProcess = Callable[[EngineProcess], None]
 
 
 @dataclass(slots=True)
@@ -57,6 +56,7 @@ class RunningServer:
     _process: EngineProcess
     _is_ours: bool = True
     nodes: tuple[RunningNode, ...] = ()
+    _is_interrupted: bool = False
 
     def __enter__(self) -> Self:
         return self
@@ -73,8 +73,11 @@ class RunningServer:
         self._process.stop()
 
     def interrupt(self) -> None:
-        """Have the engine end, even in the middle of a prompt; returns at once."""
-        send([self.pid], signal.SIGTERM)
+        """Have it end, even in the middle of a prompt: what is asked of it fails now, and its supervisor kills
+        it where it does not end in time. Returns at once; for any thread."""
+        self._is_interrupted = True
+        self._process.interrupt()
+        self.client.close()
 
     @property
     def supervisor_pid(self) -> int:
@@ -92,7 +95,9 @@ class RunningServer:
         return self._process.wait(seconds)
 
     def require_alive(self) -> None:
-        """Raise :class:`EngineFailedError` with the engine's last words if it has ended."""
+        """Raise :class:`EngineFailedError` with the engine's last words if it has ended, or was told to."""
+        if self._is_interrupted:
+            raise EngineFailedError(f"{self.launch.found_build.name} was told to end")
         if self._process.ended():
             raise _failure(self.launch, self._process, LogTail(self.log_path), "while it served")
 
@@ -106,12 +111,14 @@ def start(
     on_log: OnLog | None = None,
     allow_other_context: bool = False,
     launcher: str | None = None,
+    on_process: OnProcess | None = None,
 ) -> RunningServer:
     """Start the server and return it once it has answered a request with the context that was planned.
 
     A ``port`` of 0 takes a free one. ``ready_timeout`` in seconds is by default what the engine may need
     for a large model; one that dies is noticed at once. ``on_log`` gets each line that the engine prints
-    until then. Where the server reports another context than planned it is stopped again, unless
+    until then, ``on_process`` the process as soon as there is one: interrupting it ends the start too. Where
+    the server reports another context than planned it is stopped again, unless
     ``allow_other_context``: then a finding says so. Of several nodes those of this machine are started, and
     the others by ``launcher`` if given; all are watched, and one that is lost ends all. Raises
     :class:`EngineError` (``port_in_use``, ``log_unwritable``, ``slot_context_capped``),
@@ -129,6 +136,8 @@ def start(
             grace_seconds=grace_seconds,
             command=(*adapter.program(launch.found_build), *argv),
         )
+        if on_process:
+            on_process(process)
         client = adapter.client(f"http://{_authority(launch)}", model=launch.model)
         deadline = began + (adapter.READY_SECONDS if ready_timeout is None else ready_timeout)
         start_up = _StartUp(launch, process, client, LogTail(log_path), deadline, on_log)

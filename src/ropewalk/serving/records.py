@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+# What an engine that is told to end is given; llama-server takes 0.1 s, vLLM 2.7 s. Then it is killed.
+GRACE_SECONDS = 10.0
 MASTER_PORT = 29501  # vLLM 0.32, config/parallel.py
 Executor = Literal["mp", "ray"]
 

@@ -16,7 +16,7 @@ from ropewalk.inspector.records import Inspection
 from ropewalk.planner.parallel import replica_sequences
 from ropewalk.planner.records import Launch, Plan
 from ropewalk.serving.engines import launch_of, pick_engine
-from ropewalk.serving.launcher import RunningServer, start
+from ropewalk.serving.launcher import OnProcess, RunningServer, start
 from ropewalk.serving.observed_shares import share_findings
 from ropewalk.serving.preflight import PreflightItem, preflight, require_passed
 from ropewalk.serving.process.detached import DetachedServer, leave_running
@@ -94,12 +94,14 @@ def start_service(
     on_start: Callable[[Path], None] | None = None,
     on_log: Say | None = None,
     on_fill: OnFill | None = None,
+    on_process: OnProcess | None = None,
 ) -> Service:
     """Check, start and, if asked, verify.
 
     ``say`` is told each step that takes a while, ``on_check`` each check when it has been made, ``on_start``
     where the engine's log will be, ``on_log`` each line in it until the server has answered, ``on_fill`` how
-    many tokens a verification fills and about how many seconds that takes.
+    many tokens a verification fills and about how many seconds that takes; ``on_process`` gets the
+    engine's process, which may be interrupted from then on.
 
     Raises :class:`UsageError` for a plan that must not be started, :class:`PreflightError` for one that is
     known to fail, :class:`EngineError` for one that failed. Nothing is left running then.
@@ -140,6 +142,7 @@ def start_service(
         ready_timeout=settings.ready_timeout,
         launcher=spread.launcher,
         on_log=on_log,
+        on_process=on_process,
     )
     try:
         require_room(plan, server.report)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import signal
+import threading
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
@@ -13,10 +16,11 @@ from textual import work
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
-from textual.worker import get_current_worker
+from textual.worker import WorkerFailed, get_current_worker
 
 from ropewalk.errors import RopewalkError
 from ropewalk.planner.records import PlanRequest
+from ropewalk.serving.records import GRACE_SECONDS
 from ropewalk.tui.screens.base import RecordScreen
 from ropewalk.tui.state import AppState, Opened
 from ropewalk.tui.themes import DARK, LIGHT, THEMES
@@ -58,6 +62,7 @@ class RopewalkApp(App[None]):
         self.desk = AppState()
         self.reading: str | None = source
         self.failure: tuple[str, RopewalkError | OSError] | None = None
+        self.crash: Exception | None = None
         self.running: dict[str, Callable[[], None]] = {}
         self.shown_run: str | None = None
         for theme in THEMES.values():
@@ -66,6 +71,7 @@ class RopewalkApp(App[None]):
 
     def on_mount(self) -> None:
         """Read what the command line named, else ask."""
+        self._hear_signals()
         if self.reading is None:
             self.switch_mode("open")
         else:
@@ -152,6 +158,11 @@ class RopewalkApp(App[None]):
         if isinstance(self.screen, RecordScreen):
             self.push_screen(HelpSheet(self.screen))
 
+    def _hear_signals(self) -> None:
+        """Told to end by another process, what was started is stopped first."""
+        if not self.is_headless:
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self.stop_and_exit)
+
     async def action_quit(self) -> None:
         """Leave; what was started is stopped first, if the person agrees."""
         if not self.running:
@@ -164,18 +175,44 @@ class RopewalkApp(App[None]):
 
     def _quit_if(self, agreed: bool | None) -> None:
         if agreed:
-            self._stop_all()
+            self.stop_and_exit()
+
+    def stop_and_exit(self) -> None:
+        """Stop what was started, which is said while it lasts, and leave."""
+        from ropewalk.tui.screens.modal import WaitSheet
+
+        if self.running:
+            words = " and ".join(self.running)
+            self.push_screen(WaitSheet(f"stopping {words}, at most {GRACE_SECONDS:.0f} s"))
+        self._stop_all()
 
     def on_unmount(self) -> None:
         """Leave nothing running, however the application ends."""
-        for stop in list(self.running.values()):
-            stop()
+        self._stop_each()
 
-    @work(thread=True, group="quit")
+    @work(thread=True, exclusive=True, group="quit")
     def _stop_all(self) -> None:
-        for stop in list(self.running.values()):
-            stop()
+        self._stop_each()
         self.call_from_thread(self.exit)
+
+    def _stop_each(self) -> None:
+        """All at once: each has its own limit."""
+        threads = [threading.Thread(target=stop) for stop in list(self.running.values())]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    def _handle_exception(self, error: Exception) -> None:
+        """A mistake of the user, or what a file or an engine got wrong, is told and ends nothing; a bug ends the
+        application, and whoever ran it finds it in ``crash``. Textual would print every variable."""
+        cause = error.error if isinstance(error, WorkerFailed) else error
+        if isinstance(cause, RopewalkError):
+            self.notify(cause.message, severity="error", markup=False)
+            return
+        self.crash = self.crash or (cause if isinstance(cause, Exception) else error)
+        super()._handle_exception(self.crash)
+        self._exit_renderables.clear()
 
     def copy(self, text: str, what: str) -> None:
         """Put text on the clipboard of the terminal and say so."""

@@ -13,6 +13,7 @@ from ropewalk import core
 from ropewalk.errors import RopewalkError
 from ropewalk.serving.preflight import PreflightError
 from ropewalk.serving.service import ServeSettings
+from ropewalk.tui.control import STOP_SECONDS, Interruptible
 
 if TYPE_CHECKING:
     from ropewalk.planner.records import Plan
@@ -24,11 +25,11 @@ if TYPE_CHECKING:
 
 LOOK_SECONDS = 1.0
 _BUNCH_SECONDS = 0.2
-STOP_SECONDS = 30.0  # the launcher kills what has not ended after its own grace
+
 _MAX_LINES = 20_000
 _MAX_MOMENTS = 600
 
-State = Literal["checking", "refused", "starting", "ready", "stopped", "failed"]
+State = Literal["checking", "refused", "starting", "ready", "stopping", "stopped", "failed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +62,17 @@ class Serving:
         on_check: Callable[[PreflightItem], None],
         on_start: Callable[[Path], None],
         on_log: Callable[[str], None],
+        on_process: Callable[[Interruptible], None],
     ) -> Service:
         """Check, start, and wait until the server has answered. Raises :class:`RopewalkError`."""
         return core.start(
-            plan, opened.inspection, settings, on_check=on_check, on_start=on_start, on_log=on_log
+            plan,
+            opened.inspection,
+            settings,
+            on_check=on_check,
+            on_start=on_start,
+            on_log=on_log,
+            on_process=on_process,
         )
 
     def watch(self, server: RunningServer) -> Callable[[], Moment]:
@@ -87,10 +95,17 @@ class ServerRun:
         self._told = time.monotonic()
         self._stopping = threading.Event()
         self._gone = threading.Event()
+        self._lock = threading.Lock()
+        self._engine: Interruptible | None = None
 
     def stop(self) -> None:
-        """Have it stopped, and wait until it is."""
+        """Have it stopped, even while it starts or answers, and wait until it is."""
         self._stopping.set()
+        if not self._gone.is_set():
+            self._say(state="stopping")
+        engine = self._engine
+        if engine is not None:
+            engine.interrupt()
         self._gone.wait(STOP_SECONDS)
 
     def run(self, *, port: int | None, force: bool) -> None:
@@ -104,18 +119,34 @@ class ServerRun:
                 on_check=self._checked,
                 on_start=lambda path: self._say(state="starting", log_path=path),
                 on_log=self._hear,
+                on_process=self._take,
             ) as service:
+                self._take(service.server)
+                self._require_wanted()
                 self._say(state="ready", service=service)
                 self._watch(service.server)
-            self._say(state="stopped")
+            self._end(state="stopped")
         except PreflightError:
-            self._say(state="refused", problem="a check failed; F starts in spite of it")
+            self._end(state="refused", problem="a check failed; F starts in spite of it")
         except RopewalkError as error:
-            self._say(state="failed", problem=error.message)
+            self._end(state="failed", problem=error.message)
         except _StopAskedError:
-            self._say(state="stopped")
+            self._end(state="stopped")
         finally:
             self._gone.set()
+
+    def _end(self, **changes: Any) -> None:
+        """The last that is said; what fails because it was to stop has stopped."""
+        if self._stopping.is_set():
+            changes = {"state": "stopped"}
+        self._gone.set()
+        self._say(**changes)
+
+    def _take(self, engine: Interruptible) -> None:
+        """What :meth:`stop` interrupts from here on; at once where it was called before."""
+        self._engine = engine
+        if self._stopping.is_set():
+            engine.interrupt()
 
     def _checked(self, item: PreflightItem) -> None:
         self._require_wanted()
@@ -137,9 +168,13 @@ class ServerRun:
             self._say()
 
     def _say(self, **changes: Any) -> None:
-        self.view = replace(self.view.with_lines(self._heard), **changes)
-        self._heard, self._told = [], time.monotonic()
-        self._tell(self.view)
+        """In the thread of the run and in that of who stops it; a server that is to stop only stops."""
+        with self._lock:
+            if self._stopping.is_set() and not self._gone.is_set():
+                changes |= {"state": "stopping"}
+            self.view = replace(self.view.with_lines(self._heard), **changes)
+            self._heard, self._told = [], time.monotonic()
+            self._tell(self.view)
 
     def _require_wanted(self) -> None:
         if self._stopping.is_set():

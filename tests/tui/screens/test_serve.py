@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 from tests.tui.conftest import Drive, press, settle, until
 from tests.tui.doubles import LOOKS, FakeBackend
 from textual.pilot import Pilot
@@ -173,3 +175,38 @@ def test_nothing_is_left_running_however_it_ends(drive: Drive, backend: FakeBack
 
     drive(script, place="serve")
     assert backend.serving.stopped == 1
+
+
+def test_a_server_that_hangs_while_it_starts_is_interrupted(drive: Drive, backend: FakeBackend) -> None:
+    seen: list[str] = []
+
+    async def script(pilot: Pilot[None]) -> None:
+        backend.serving.hangs = True
+        await pilot.press("s")
+        await until(pilot, lambda: view(pilot).state == "starting")
+        tell = pilot.app.screen._run._tell  # type: ignore[attr-defined]
+        pilot.app.screen._run._tell = lambda view: (seen.append(view.state), tell(view))  # type: ignore[attr-defined]
+        await pilot.press("x")
+        await until(pilot, lambda: view(pilot).state == "stopped")
+        assert words(pilot, "#state") == "○ stopped"
+
+    drive(script, place="serve")
+    assert seen == ["stopping", "stopped"]
+
+
+def test_quitting_says_what_it_waits_for_and_how_long(drive: Drive, backend: FakeBackend) -> None:
+    async def script(pilot: Pilot[None]) -> None:
+        backend.serving.hangs = True
+        await pilot.press("s")
+        await until(pilot, lambda: view(pilot).state == "starting")
+        told = threading.Event()
+        stop = pilot.app.running["the server"]  # type: ignore[attr-defined]
+        pilot.app.running["the server"] = lambda: (told.wait(), stop())  # type: ignore[attr-defined]
+        await pilot.press("q", "y")
+        await pilot.pause()
+        said = str(pilot.app.screen.query_one("#sheet Static", Static).content)
+        assert said == "stopping the server, at most 10 s"
+        told.set()
+        await until(pilot, lambda: pilot.app._exit)
+
+    drive(script, place="serve")

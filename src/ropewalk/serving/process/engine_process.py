@@ -117,6 +117,10 @@ class EngineProcess:
             self._supervisor.stdin.write("\n")
             self._supervisor.stdin.flush()
 
+    def interrupt(self) -> None:
+        """Have the supervisor end it: asked first, killed after its grace; returns at once."""
+        self._supervisor.terminate()
+
     def stop(self) -> None:
         """End the engine and every process that it began; returns when none is left."""
         for pipe in (self._supervisor.stdin, self._supervisor.stdout):

@@ -22,6 +22,7 @@ from ropewalk.measuring.records import Measurement, Trial
 from ropewalk.measuring.settings import MeasureSettings, RunRequest
 from ropewalk.planner.records import PlanRequest
 from ropewalk.report.figures import bar
+from ropewalk.serving.records import GRACE_SECONDS
 from ropewalk.tui.control import Control, Held
 from ropewalk.tui.curves import arm_key, memory_figure, prefill_figure
 from ropewalk.tui.runview import RunView, stored_view
@@ -171,7 +172,7 @@ class MeasureScreen(RecordScreen):
         control = Control(self._tell)
         self._control, self._problem, self._waiting = control, None, False
         self._view = self._view if order.resume else RunView("", target_len=order.context_len)
-        self.ropewalk.running["the measurement"] = control.end
+        self.ropewalk.running["the measurement"] = control.stop
         self._measure(opened, order, control)
         self._draw()
 
@@ -183,7 +184,8 @@ class MeasureScreen(RecordScreen):
     def _measure(self, opened: Opened, order: RunRequest, control: Control) -> None:
         problem = None
         try:
-            self.ropewalk.backend.stored.measure(opened, order, control)
+            with control.run():
+                self.ropewalk.backend.stored.measure(opened, order, control)
         except RopewalkError as error:
             problem = error.message
         except KeyboardInterrupt:
@@ -227,6 +229,7 @@ class MeasureScreen(RecordScreen):
     def _stop_if(self, agreed: bool | None) -> None:
         if agreed and self._control is not None:
             self._control.end()
+            self._draw()
 
     def action_task(self) -> None:
         """The grid of the next task."""
@@ -298,7 +301,7 @@ class MeasureScreen(RecordScreen):
         if self._waiting:
             return Content.styled("‖ paused · c continue", "bold $warning")
         words = "pausing after this prompt" if control.is_paused else doing_now(view)
-        words = "stopping" if control.is_ended else words
+        words = f"stopping, at most {GRACE_SECONDS:.0f} s" if control.is_ended else words
         progress = view.progress
         if progress is None or not progress.total_tokens:
             return Content.assemble(("▸ ", "bold $primary"), words)

@@ -72,6 +72,21 @@ class AskSheet(ModalScreen[bool]):
         self.dismiss(agreed)
 
 
+class WaitSheet(ModalScreen[None]):
+    """Says what is being waited for; it goes when that is over."""
+
+    CSS_PATH = "ask.tcss"
+
+    def __init__(self, words: str) -> None:
+        super().__init__()
+        self._words = words
+
+    def compose(self) -> ComposeResult:
+        """The words in a frame."""
+        with Vertical(id="sheet"):
+            yield Static(self._words, markup=False)
+
+
 class ChooseSheet(ModalScreen[str | None]):
     """Answers the name that was chosen, None after escape. ``options`` are key, name and words."""
 

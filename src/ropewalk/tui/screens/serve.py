@@ -17,6 +17,7 @@ from textual.widgets import Input, Static
 from ropewalk.errors import UsageError
 from ropewalk.report.figures import bar
 from ropewalk.report.verdict import verdict
+from ropewalk.serving.records import GRACE_SECONDS
 from ropewalk.tui.plotting import Series, axis_over
 from ropewalk.tui.screens.base import RecordScreen
 from ropewalk.tui.screens.modal import AskSheet
@@ -39,11 +40,13 @@ _STATES = {
     "refused": ("✗", "bold $error", "not started"),
     "starting": ("◌", "bold $warning", "starting"),
     "ready": ("●", "bold $success", "ready"),
+    "stopping": ("◌", "bold $warning", f"stopping, at most {GRACE_SECONDS:.0f} s"),
     "stopped": ("○", "$grey", "stopped"),
     "failed": ("✗", "bold $error", "failed"),
 }
 _CHECKS = {True: ("✓", "bold $success"), False: ("✗", "bold $error"), None: ("?", "$grey")}
-_ACTIVE = ("checking", "starting", "ready")
+_STOPPABLE = ("checking", "starting", "ready")
+_ACTIVE = (*_STOPPABLE, "stopping")
 
 
 class ServeScreen(RecordScreen):
@@ -112,7 +115,7 @@ class ServeScreen(RecordScreen):
         allowed = {
             "start": not active,
             "force": not active,
-            "stop": active,
+            "stop": self._view is not None and self._view.state in _STOPPABLE,
             "copy": self._view is not None and self._view.service is not None,
         }
         return allowed.get(action, True)
