@@ -62,7 +62,9 @@ def test_a_crash_is_one_line_that_names_the_log(
     assert outcome.status == 4
     said, *rest = outcome.err.splitlines()
     assert rest == []
-    assert said.endswith(f"ended by a bug in ropewalk (ZeroDivisionError: integer division); the log is {log}")
+    assert said.endswith(
+        f"ended by a bug in ropewalk (ZeroDivisionError: integer division); the log is {log}"
+    )
     monkeypatch.setattr("platformdirs.user_log_path", lambda name: log)  # a file: no folder can be there
     assert "its log cannot be written: File exists" in invoke("tui", "models/Qwen3-8B").err
 

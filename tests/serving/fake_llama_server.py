@@ -1,8 +1,8 @@
 """A stand-in for llama-server that misbehaves on request; run as a program by the tests of the launcher.
 
 ``FAKE`` in the environment holds JSON: ``unready`` (how many health questions are answered 503),
-``context`` (reported per slot), ``dies`` (``loading`` or ``request``), ``deaf`` (ignores SIGTERM), ``hangs`` (after the first
-completion),
+``context`` (reported per slot), ``dies`` (``loading`` or ``request``), ``deaf`` (ignores SIGTERM),
+``hangs`` (after the first completion),
 ``worker`` (begins a process in a session of its own and prints its id), ``name`` (of the model).
 """
 

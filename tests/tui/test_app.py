@@ -157,7 +157,8 @@ def test_a_bug_ends_the_application_and_is_kept(drive: Drive, backend: FakeBacke
     assert app.return_code == 1
     assert app._exit_renderables == []  # Textual would print every variable
     log = write_crash(app.crash, tmp_path / "logs").read_text()
-    assert log.startswith("Traceback") and log.endswith("ZeroDivisionError: by zero\n")
+    assert log.startswith("Traceback")
+    assert log.endswith("ZeroDivisionError: by zero\n")
 
 
 def luminance(color: str) -> float:

@@ -73,8 +73,8 @@ class RunningServer:
         self._process.stop()
 
     def interrupt(self) -> None:
-        """Have it end, even in the middle of a prompt: what is asked of it fails now, and its supervisor kills
-        it where it does not end in time. Returns at once; for any thread."""
+        """Have it end, even in the middle of a prompt: what is asked of it fails now, and its supervisor
+        kills it where it does not end in time. Returns at once; for any thread."""
         self._is_interrupted = True
         self._process.interrupt()
         self.client.close()

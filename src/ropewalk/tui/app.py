@@ -204,8 +204,8 @@ class RopewalkApp(App[None]):
             thread.join()
 
     def _handle_exception(self, error: Exception) -> None:
-        """A mistake of the user, or what a file or an engine got wrong, is told and ends nothing; a bug ends the
-        application, and whoever ran it finds it in ``crash``. Textual would print every variable."""
+        """A mistake of the user, or what a file or an engine got wrong, is told and ends nothing; a bug ends
+        the application, and whoever ran it finds it in ``crash``. Textual would print every variable."""
         cause = error.error if isinstance(error, WorkerFailed) else error
         if isinstance(cause, RopewalkError):
             self.notify(cause.message, severity="error", markup=False)

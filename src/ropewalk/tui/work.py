@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ropewalk import core
 from ropewalk.engines import EngineName
+from ropewalk.errors import UsageError
 from ropewalk.inspector.layer_kinds import LayerGroup
 from ropewalk.planner.records import Plan, PlanRequest
 from ropewalk.serving.host.devices import Device
@@ -86,13 +87,17 @@ class Backend:
         """How far the budget reaches in each cache type, for several numbers of sequences."""
         if request.memory_bytes is None:
             return ()
-        tables = [
-            self.plan(opened, replace(request, num_sequences=count)).fit.table for count in REACH_SEQUENCES
-        ]
-        return tuple(
-            ReachRow(rows[0].cache_type, tuple(row.max_context_len for row in rows))
-            for rows in zip(*tables, strict=True)
-        )
+        tables = [self._reached(opened, replace(request, num_sequences=count)) for count in REACH_SEQUENCES]
+        types = dict.fromkeys(name for table in tables for name in table)
+        return tuple(ReachRow(name, tuple(table.get(name) for table in tables)) for name in types)
+
+    def _reached(self, opened: Opened, request: PlanRequest) -> dict[str, int | None]:
+        """The largest context by cache type; none where the engine does not take so many sequences."""
+        try:
+            table = self.plan(opened, request).fit.table
+        except UsageError:
+            return {}
+        return {row.cache_type: row.max_context_len for row in table}
 
     def rope(self, opened: Opened, request: PlanRequest) -> RopeTable:
         """Every pair's rate and wavelength, and the decision. Raises :class:`RopewalkError`."""

@@ -41,13 +41,14 @@ class Paging:
 
 
 def buckets_of(shape: ModelShape, paging: Paging) -> tuple[Bucket, ...]:
-    """One bucket per group of layers that keeps anything, and one per indexer."""
+    """One bucket per group of layers that keeps anything, and one per indexer; none for heads of unknown
+    size."""
     block = block_size(shape, paging)
     # Blocks of full attention hold as many tokens of each rank that shares them (kv_cache_utils.py:728).
     shared = block * paging.context_parallel
     buckets = []
     for group in shape.cached_layers:
-        if group.grows or group.kind == "cross":
+        if (group.grows or group.kind == "cross") and _token_bytes(group, paging):
             buckets.append(_attention(shape, group, paging, block))
         if group.state:
             buckets.append(_state(shape, group, paging, block))
@@ -67,7 +68,7 @@ def block_size(shape: ModelShape, paging: Paging) -> int:
     latent = any(group.kind == "latent" for group in shape.layers)
     size = paging.block_size or (16 if latent else _DEFAULT_BLOCK[paging.device])
     states = [state_bytes(group, paging) for group in shape.layers if group.state]
-    tokens = [_token_bytes(group, paging) for group in shape.layers if group.grows]
+    tokens = _row_sizes(shape, paging)
     if states and not tokens and not paging.prefix_caching:
         return paging.block_size or paging.context_len or size  # mamba_block_size, models/config.py
     if not states or not tokens:
@@ -101,11 +102,17 @@ def _state(shape: ModelShape, group: LayerGroup, paging: Paging, block: int) -> 
     A request holds one state; with prefix caching two, and one more where a prefill leaves a checkpoint
     (mamba_mixer2.py:1107 of 0.32); one for each drafted token on top (v1/kv_cache_interface.py, MambaSpec).
     """
-    tokens = [_token_bytes(other, paging) for other in shape.layers if other.grows]
+    tokens = _row_sizes(shape, paging)
     page = block * max(tokens) if tokens else state_bytes(group, paging)
     cached = 1 + (paging.checkpoints and _leaves_checkpoint(shape, group)) if paging.prefix_caching else 0
     pages = 1 + cached + paging.drafted
     return Bucket("state", group.indices, page, block, pages=pages, term="state")
+
+
+def _row_sizes(shape: ModelShape, paging: Paging) -> list[int]:
+    """Bytes of one token in each kind of layer that keeps it; heads of unknown size are left out."""
+    sizes = (_token_bytes(group, paging) for group in shape.layers if group.grows)
+    return [size for size in sizes if size]
 
 
 def _leaves_checkpoint(shape: ModelShape, group: LayerGroup) -> bool:
