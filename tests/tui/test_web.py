@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import sys
 from collections.abc import AsyncIterator, Mapping
@@ -121,8 +122,17 @@ def test_the_page_leads_to_its_own_socket_and_may_not_be_framed() -> None:
     async def ask() -> None:
         async with running(server) as client:
             answer = await client.get(f"/?token={server.token}", headers={"Host": "localhost:8001"})
-            assert f"ws://localhost:8001/ws/{server.token}" in await answer.text()
-            assert answer.headers["Content-Security-Policy"] == "frame-ancestors 'none'"
+            page, policy = await answer.text(), answer.headers["Content-Security-Policy"]
+            assert f"ws://localhost:8001/ws/{server.token}" in page
+            assert set(re.findall(r"(?:https?|wss?):[^\s\"';]+", page + policy)) == {
+                "http://localhost:8001/static/css/xterm.css",
+                "http://localhost:8001/static/js/textual.js",
+                "http://localhost:8001/static/fonts/RobotoMono-VariableFont_wght.ttf",
+                f"ws://localhost:8001/ws/{server.token}",
+                "http://localhost:8001",
+                "ws://localhost:8001",
+            }
+            assert "frame-ancestors 'none'" in policy
             assert answer.headers["Referrer-Policy"] == "no-referrer"
 
     asyncio.run(ask())

@@ -14,6 +14,7 @@ import ipaddress
 import secrets
 import sys
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import aiohttp_jinja2
@@ -31,8 +32,9 @@ QUIT_SECONDS = 10.0  # an engine is stopped meanwhile; then the application is k
 _HTTP_PORT = 80
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _ANY = ("0.0.0.0", "::")  # noqa: S104  what is compared with, not listened on
+_PAGE = Path(__file__).with_name("page")
 _HEADERS = {
-    "Content-Security-Policy": "frame-ancestors 'none'",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
 }
@@ -60,7 +62,7 @@ class OwnServer(Server):
 
     async def _make_app(self) -> web.Application:
         app = web.Application(middlewares=[self._guard])
-        aiohttp_jinja2.setup(app, loader=jinja2.FileSystemLoader(self.templates_path))
+        aiohttp_jinja2.setup(app, loader=jinja2.FileSystemLoader(_PAGE))
         app.add_routes(
             [
                 web.get("/", self.handle_index, name="index"),
@@ -86,15 +88,16 @@ class OwnServer(Server):
     async def handle_index(self, request: web.Request) -> web.Response:
         """The page, for who has the address that was printed."""
         self._require_token(request)
-        base = self._public or f"http://{request.host}"
+        base, nonce = self._public or f"http://{request.host}", secrets.token_urlsafe(12)
         context = {
+            "nonce": nonce,
             "font_size": to_int(request.query.get("fontsize", "16"), 16),
             "app_websocket_url": f"ws{base.removeprefix('http')}/ws/{self.token}",
             "config": {"static": {"url": f"{base}/static/"}},
             "application": {"name": self.title},
         }
         page = aiohttp_jinja2.render_template("app_index.html", request, context)
-        page.headers.update(_HEADERS)
+        page.headers.update(_HEADERS | {"Content-Security-Policy": _policy(base, nonce)})
         return page
 
     async def handle_websocket(self, request: web.Request) -> web.WebSocketResponse:
@@ -202,6 +205,17 @@ class Session(AppService):
                 process.kill()
             await process.wait()
         await asyncio.wait([task])
+
+
+def _policy(base: str, nonce: str) -> str:
+    """What the page may load: its own parts, from where it came."""
+    parts = urlsplit(base)
+    own = f"{parts.scheme}://{parts.netloc}"
+    return (
+        f"default-src 'none'; script-src {own} 'nonce-{nonce}'; style-src {own} 'unsafe-inline'; "
+        f"font-src {own}; img-src {own} data:; connect-src ws{own.removeprefix('http')}; "
+        "frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+    )
 
 
 def _clamped(width: int, height: int) -> tuple[int, int]:

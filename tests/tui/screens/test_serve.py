@@ -184,8 +184,16 @@ def test_a_server_that_hangs_while_it_starts_is_interrupted(drive: Drive, backen
         backend.serving.hangs = True
         await pilot.press("s")
         await until(pilot, lambda: view(pilot).state == "starting")
-        tell = pilot.app.screen._run._tell  # type: ignore[attr-defined]
-        pilot.app.screen._run._tell = lambda view: (seen.append(view.state), tell(view))  # type: ignore[attr-defined]
+        screen = pilot.app.screen
+        assert isinstance(screen, ServeScreen)
+        assert screen._run is not None
+        tell = screen._run._tell
+
+        def note(view: ServerView) -> None:
+            seen.append(view.state)
+            tell(view)
+
+        screen._run._tell = note
         await pilot.press("x")
         await until(pilot, lambda: view(pilot).state == "stopped")
         assert words(pilot, "#state") == "○ stopped"
@@ -200,8 +208,15 @@ def test_quitting_says_what_it_waits_for_and_how_long(drive: Drive, backend: Fak
         await pilot.press("s")
         await until(pilot, lambda: view(pilot).state == "starting")
         told = threading.Event()
-        stop = pilot.app.running["the server"]  # type: ignore[attr-defined]
-        pilot.app.running["the server"] = lambda: (told.wait(), stop())  # type: ignore[attr-defined]
+        app = pilot.app
+        assert isinstance(app, RopewalkApp)
+        stop = app.running["the server"]
+
+        def wait() -> None:
+            told.wait()
+            stop()
+
+        app.running["the server"] = wait
         await pilot.press("q", "y")
         await pilot.pause()
         said = str(pilot.app.screen.query_one("#sheet Static", Static).content)

@@ -11,12 +11,16 @@ import subprocess
 import sys
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import aiohttp
+import aiohttp.web
 import pytest
+from aiohttp.test_utils import TestServer
 
 from ropewalk.serving.process.ports import free_port
 from ropewalk.tui.themes import DARK
@@ -63,6 +67,7 @@ class Tab:
         self._socket = socket
         self._number = 0
         self.seen = ""
+        self.asked: list[str] = []
 
     async def call(self, method: str, **parameters: Any) -> dict[str, Any]:
         """Call a method and wait for its answer; what is painted meanwhile is kept."""
@@ -78,11 +83,6 @@ class Tab:
         while text not in self.seen:
             await self._next()
 
-    async def click(self, x: int, y: int) -> None:
-        """Click on the page, which gives it the keyboard."""
-        for kind in ("mousePressed", "mouseReleased"):
-            await self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
-
     async def press(self, key: str) -> None:
         """Type a character."""
         self.seen = ""
@@ -90,13 +90,69 @@ class Tab:
             code = {"text": key} if kind == "keyDown" else {}
             await self.call("Input.dispatchKeyEvent", type=kind, key=key, **code)
 
+    async def evaluate(self, expression: str) -> Any:
+        """The value of an expression in the page."""
+        return (await self.call("Runtime.evaluate", expression=expression))["result"]["value"]
+
+    async def leave(self, url: str) -> None:
+        """Go elsewhere; the page asks before it lets its session end."""
+        self.asks = False
+        await self.call("Page.enable")
+        await self._socket.send_json({"id": 0, "method": "Page.navigate", "params": {"url": url}})
+        while not self.asks:
+            await self._next()
+        await self.call("Page.handleJavaScriptDialog", accept=True)
+        while (await self._next()).get("method") != "Page.loadEventFired":
+            pass
+
     async def _next(self) -> dict[str, Any]:
         message: dict[str, Any] = await self._socket.receive_json()
+        if message.get("method") == "Network.requestWillBeSent":
+            self.asked.append(message["params"]["request"]["url"])
+        if message.get("method") == "Page.javascriptDialogOpening":
+            self.asks = message["params"]["type"] == "beforeunload"
         if message.get("method") == "Network.webSocketFrameReceived":
             payload = message["params"]["response"]["payloadData"]
             painted = base64.b64decode(payload) if not payload.startswith("[") else payload.encode()
             self.seen += re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", painted.decode(errors="replace"))
         return message
+
+
+ATTACK = """<script>
+const said = {};
+const tell = (who, how) => { said[who] ??= how; };
+const attack = (who) => {
+  const socket = new WebSocket(SOCKET);
+  socket.onmessage = () => tell(who, "answered");
+  socket.onerror = () => tell(who, "refused");
+};
+addEventListener("message", event => tell("sandbox", event.data));
+attack("page");
+</script>
+<iframe sandbox="allow-scripts" srcdoc="<script>
+  const socket = new WebSocket(SOCKET);
+  socket.onmessage = () => parent.postMessage('answered', '*');
+  socket.onerror = () => parent.postMessage('refused', '*');
+</script>"></iframe>
+"""
+
+
+_SAID = "typeof said === 'object' ? Object.entries(said).sort().join() : ''"
+
+
+@asynccontextmanager
+async def elsewhere(page: str) -> AsyncIterator[str]:
+    """A page of another origin that knows the token, and tries what it may."""
+    socket = page.replace("http:", "ws:").replace("/?token=", "/ws/")
+    text = ATTACK.replace("SOCKET", f"'{socket}'")
+
+    async def answer(request: aiohttp.web.Request) -> aiohttp.web.Response:
+        return aiohttp.web.Response(text=text, content_type="text/html")
+
+    site = aiohttp.web.Application()
+    site.router.add_get("/", answer)
+    async with TestServer(site) as server:
+        yield str(server.make_url("/"))
 
 
 async def ready(client: aiohttp.ClientSession, url: str) -> Any:
@@ -121,15 +177,20 @@ async def use(page: str, port: int) -> None:
             await tab.call("Emulation.setFocusEmulationEnabled", enabled=True)
             await tab.call("Page.navigate", url=page)
             await tab.wait_for("272 of 272")
-            await tab.click(300, 200)
-            await tab.press("3")
+            await tab.press("3")  # without a click before
             await tab.wait_for("✓ FITS  8,192 tokens x 1 sequence")
             corner = {"x": 2, "y": 2, "width": 1, "height": 1, "scale": 1}
             shot = await tab.call("Page.captureScreenshot", clip=corner)
             assert first_pixel(base64.b64decode(shot["data"])) == DARK.panel  # the head of the screen
-        for origin in ("http://elsewhere.example", "null"):
-            with pytest.raises(aiohttp.WSServerHandshakeError, match="403"):
-                await client.ws_connect(page.replace("/?", "/ws?"), headers={"Origin": origin})
+            assert tab.asked  # all that the page loaded
+            assert {urlsplit(url).netloc for url in tab.asked if not url.startswith("data:")} == {
+                urlsplit(page).netloc
+            }
+            async with elsewhere(page) as attack:
+                await tab.leave(attack)
+                while (said := await tab.evaluate(_SAID)).count(",") < 3:
+                    print("SAID", said, flush=True); await asyncio.sleep(1)
+            assert said == "page,refused,sandbox,refused"
 
 
 def first_pixel(png: bytes) -> str:
