@@ -189,7 +189,8 @@ async def use(page: str, port: int) -> None:
             async with elsewhere(page) as attack:
                 await tab.leave(attack)
                 while (said := await tab.evaluate(_SAID)).count(",") < 3:
-                    print("SAID", said, flush=True); await asyncio.sleep(1)
+                    print("SAID", said, flush=True)
+                    await asyncio.sleep(1)
             assert said == "page,refused,sandbox,refused"
 
 
