@@ -79,7 +79,7 @@ def test_no_choice_ends_the_application(name: str, tmp_path: Path) -> None:
         app = pilot.app
         assert isinstance(app, RopewalkApp)
         app.ask(memory_bytes=24 * GIB)
-        seen = set()
+        seen: set[str] = set()
         for _ in planned_engines():
             choices = list(app.screen.query(Choice))
             for choice in choices[1:]:
