@@ -8,19 +8,27 @@ from pathlib import Path
 
 from ropewalk.errors import CheckpointError, CheckpointMissingError
 from ropewalk.inspector.readers.folder import read_store
+from ropewalk.inspector.readers.gguf import KnownArrays
 from ropewalk.inspector.readers.repository import read_config, read_repository, read_single
 from ropewalk.inspector.readers.store import FolderStore, is_plain, is_text, open_regular
 from ropewalk.inspector.readers.weights import GGUF_MAGIC, PICKLE_SUFFIXES, choose_gguf, part_names
 from ropewalk.inspector.records import Checkpoint
 
 
-def open_checkpoint(source: str | os.PathLike[str], *, keep_arrays: Collection[str] = ()) -> Checkpoint:
+def open_checkpoint(
+    source: str | os.PathLike[str],
+    *,
+    keep_arrays: Collection[str] = (),
+    known: KnownArrays | None = None,
+) -> Checkpoint:
     """Open a checkpoint from its headers.
 
     ``source`` is a folder, a ``.safetensors`` or ``.gguf`` file (any part of a split one), a
     ``*.index.json``, a ``config.json``, or a Hub id ``org/name[@revision]`` or its address, with
     ``:Q4_K_M`` or another part of a file name where the repository has several GGUF models. ``keep_arrays``
-    names GGUF arrays to keep whole, such as ``tokenizer.ggml.tokens``. Raises :class:`CheckpointError`.
+    names GGUF arrays to keep whole, such as ``tokenizer.ggml.tokens``; ``known`` is what other files of the
+    same model have in common, see :func:`ropewalk.inspector.readers.gguf.parse_gguf`. Raises
+    :class:`CheckpointError`.
     """
     text = os.fspath(source)
     path = Path(text)
@@ -29,7 +37,7 @@ def open_checkpoint(source: str | os.PathLike[str], *, keep_arrays: Collection[s
     if not text or not _exists(path):
         return _open_hub(text, keep_arrays)
     if not path.is_dir():
-        return _open_file(path, text, keep_arrays)
+        return _open_file(path, text, keep_arrays, known)
     path = _snapshot(path)
     return read_store(FolderStore(path, source=text), folder=path, keep_arrays=keep_arrays)
 
@@ -52,7 +60,9 @@ def _snapshot(folder: Path) -> Path:
     return snapshot if is_plain(commit) and snapshot.is_dir() else folder
 
 
-def _open_file(path: Path, source: str, keep_arrays: Collection[str]) -> Checkpoint:
+def _open_file(
+    path: Path, source: str, keep_arrays: Collection[str], known: KnownArrays | None
+) -> Checkpoint:
     store = FolderStore(path.parent, source=source, named=path.name)
     if path.name.endswith(".index.json"):
         return read_repository(store, path=path.parent, index=path.name)
@@ -67,7 +77,7 @@ def _open_file(path: Path, source: str, keep_arrays: Collection[str]) -> Checkpo
     if path.suffix == ".gguf" or _starts_with(path, GGUF_MAGIC):
         from ropewalk.inspector.readers.ggufset import read_gguf_set
 
-        return read_gguf_set(store, path.name, folder=path.parent, keep_arrays=keep_arrays)
+        return read_gguf_set(store, path.name, folder=path.parent, keep_arrays=keep_arrays, known=known)
     return read_single(store, path.name, path=path)
 
 

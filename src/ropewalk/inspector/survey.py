@@ -51,14 +51,14 @@ class CheckpointList:
 
 def survey(folder: Path) -> CheckpointList:
     """Every checkpoint in a folder and up to three folders below, each from its headers."""
-    names = list(_names(folder))
+    names = list(names_below(folder))
     chosen = names[:_MAX_LISTED]
     return CheckpointList(
         str(folder), tuple(_listed(folder, name) for name in chosen), more=len(names) > len(chosen)
     )
 
 
-def _names(folder: Path) -> Iterator[str]:
+def names_below(folder: Path) -> Iterator[str]:
     """GGUF models by their first file, other checkpoints by their folder."""
     entries = 0
     for parent, folders, files in os.walk(folder):  # links to folders are not followed

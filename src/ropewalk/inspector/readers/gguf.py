@@ -45,6 +45,7 @@ _SCALARS = {
     12: ("float64", "d"),
 }
 _STRING, _ARRAY = 8, 9
+_HEAD_BYTES = 4096  # some 300 tokens of a vocabulary
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,17 +84,34 @@ class GgufFile:
     findings: tuple[Finding, ...]
 
 
-def parse_gguf(cursor: Cursor, *, keep_arrays: Collection[str] = ()) -> GgufFile:
+@dataclass(frozen=True, slots=True)
+class KnownArray:
+    """An array of strings as one file has it: how many, how it begins, and the bytes of all of it."""
+
+    count: int
+    head: bytes
+    num_bytes: int
+
+
+KnownArrays = dict[str, KnownArray]
+"""By key: what the quantisations of one model have in common is most of their headers."""
+
+
+def parse_gguf(
+    cursor: Cursor, *, keep_arrays: Collection[str] = (), known: KnownArrays | None = None
+) -> GgufFile:
     """Read one file from its start.
 
     ``keep_arrays`` names arrays to keep whole; numeric ones of up to ``KEPT_ARRAY_LEN`` elements are kept
-    anyway. Raises :class:`CheckpointError` ``lfs_pointer``, ``not_gguf``, ``gguf_version``,
+    anyway. Arrays of strings that begin as ``known`` ones are taken to be as long, and others are added
+    there: what is then not without fault has to be read again without. Raises :class:`CheckpointError`
+    ``lfs_pointer``, ``not_gguf``, ``gguf_version``,
     ``gguf_malformed``, ``header_length_exceeds_file``.
     """
     version = _version(cursor)
     num_tensors = _count(cursor, "tensors", limit=MAX_TENSORS, item_bytes=_TENSOR_MIN_BYTES)
     num_keys = _count(cursor, "keys", limit=MAX_KEYS, item_bytes=_KEY_MIN_BYTES)
-    section = _KeySection(cursor, keep_arrays)
+    section = _KeySection(cursor, keep_arrays, {} if known is None else known)
     section.read(num_keys)
     alignment, keys_end = _alignment(cursor, section), cursor.position
     columns, faults = read_tensors(cursor, num_tensors, alignment=alignment)
@@ -171,13 +189,14 @@ def _order_findings(cursor: Cursor) -> tuple[Finding, ...]:
 class _KeySection:
     """The key-value section: values, the places of numbers, and keys that came twice."""
 
-    def __init__(self, cursor: Cursor, keep_arrays: Collection[str]) -> None:
+    def __init__(self, cursor: Cursor, keep_arrays: Collection[str], known: KnownArrays) -> None:
         self.keys: dict[str, Any] = {}
         self.places: dict[str, ScalarPlace] = {}
         self.spans: dict[str, tuple[int, int]] = {}
         self.findings: list[Finding] = []
         self._cursor = cursor
         self._keep = keep_arrays
+        self._known = known
         self._strings_left = MAX_STRINGS
 
     def read(self, count: int) -> None:
@@ -232,9 +251,19 @@ class _KeySection:
             )
         self._cursor.check(count * 8)
         if key not in self._keep:
-            self._cursor.skip_strings(count)
+            self._skip(key, count)
             return SkippedArray("string", count)
         return [self._cursor.string().decode("utf-8", errors="replace") for _ in range(count)]
+
+    def _skip(self, key: str, count: int) -> None:
+        """Walk over the strings, or pass them at once where another file had the same."""
+        start, head = self._cursor.position, self._cursor.peek(_HEAD_BYTES)
+        known = self._known.get(key)
+        if known is not None and (known.count, known.head) == (count, head):
+            self._cursor.skip(known.num_bytes)
+            return
+        self._cursor.skip_strings(count)
+        self._known[key] = KnownArray(count, head, self._cursor.position - start)
 
     def _note_duplicate(self, key: str) -> None:
         self.findings.append(

@@ -8,7 +8,7 @@ from typing import Any
 
 from ropewalk.errors import CheckpointError, HubError
 from ropewalk.findings import Finding
-from ropewalk.inspector.readers.gguf import GgufFile, ScalarPlace, parse_gguf
+from ropewalk.inspector.readers.gguf import GgufFile, KnownArrays, ScalarPlace, parse_gguf
 from ropewalk.inspector.readers.store import FolderStore, Store
 from ropewalk.inspector.readers.weights import part_names
 from ropewalk.inspector.records import Checkpoint, CheckpointFile
@@ -34,9 +34,14 @@ def scalar_place(path: Path, key: str) -> ScalarPlace:
 
 
 def read_gguf_set(
-    store: Store, name: str, *, folder: Path | None, keep_arrays: Collection[str]
+    store: Store,
+    name: str,
+    *,
+    folder: Path | None,
+    keep_arrays: Collection[str],
+    known: KnownArrays | None = None,
 ) -> Checkpoint:
-    """The whole checkpoint that the file belongs to.
+    """The whole checkpoint that the file belongs to; ``known`` is :func:`parse_gguf`'s.
 
     Its ``path`` is that of part 1, which alone carries the model's keys and which llama.cpp wants to be
     given. A part that is missing or unreadable is a finding.
@@ -47,8 +52,7 @@ def read_gguf_set(
     findings: list[Finding] = []
     for part in sorted(set(names) - set(missing)):
         try:
-            with store.open(part) as cursor:
-                parts.append(parse_gguf(cursor, keep_arrays=keep_arrays))
+            parts.append(_read(store, part, keep_arrays, known))
         except CheckpointError as error:
             if part == name or isinstance(error, HubError):
                 raise
@@ -66,6 +70,23 @@ def read_gguf_set(
         gguf=parts[0].keys,
         findings=(*findings, *_set_findings(parts, names, missing, table)),
     )
+
+
+def _read(store: Store, part: str, keep_arrays: Collection[str], known: KnownArrays | None) -> GgufFile:
+    """One part; with what is known of others only where that leaves no doubt."""
+    if known:
+        try:
+            with store.open(part) as cursor:
+                found = parse_gguf(cursor, keep_arrays=keep_arrays, known=known)
+        except HubError:
+            raise
+        except CheckpointError:
+            pass
+        else:
+            if not found.findings:
+                return found
+    with store.open(part) as cursor:
+        return parse_gguf(cursor, keep_arrays=keep_arrays, known={} if known else known)
 
 
 def _set_findings(

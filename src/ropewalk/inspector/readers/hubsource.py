@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from ropewalk.errors import CheckpointMissingError, HubError
 from ropewalk.findings import Finding
 from ropewalk.inspector.readers.folder import read_store
+from ropewalk.inspector.readers.gguf import KnownArrays
 from ropewalk.inspector.readers.hub import COMMIT, HubClient
 from ropewalk.inspector.readers.hubstore import HubStore, cache_folder, snapshot
 from ropewalk.inspector.readers.store import FolderStore, is_plain
@@ -64,10 +67,43 @@ def hub_id_of(source: str) -> HubId | None:
 
 def open_hub(source: str, hub_id: HubId, *, keep_arrays: Collection[str] = ()) -> Checkpoint:
     """Read the headers of a repository on the Hub. Raises :class:`CheckpointError`."""
+    with open_repository(source, hub_id) as repository:
+        return repository.read(hub_id.file, keep_arrays=keep_arrays)
+
+
+@dataclass(frozen=True, slots=True)
+class Repository:
+    """A revision of a repository, whose models are read one by one; ``folder`` is where it is cached, None on
+    the Hub itself, ``findings`` why it is read there."""
+
+    store: HubStore | FolderStore
+    commit: str
+    folder: Path | None = None
+    findings: tuple[Finding, ...] = ()
+
+    def read(
+        self,
+        file: str | None,
+        *,
+        keep_arrays: Collection[str] = (),
+        known: KnownArrays | None = None,
+    ) -> Checkpoint:
+        """The model of this GGUF file, or the only one. Raises :class:`CheckpointError`."""
+        found = read_store(self.store, folder=self.folder, wanted=file, keep_arrays=keep_arrays, known=known)
+        return replace(found, revision=self.commit, findings=(*found.findings, *self.findings))
+
+
+@contextmanager
+def open_repository(source: str, hub_id: HubId) -> Iterator[Repository]:
+    """The files of a revision: on the Hub, or in the local cache where the Hub cannot be asked.
+
+    Raises :class:`CheckpointError`.
+    """
     from huggingface_hub import constants
 
     if constants.HF_HUB_OFFLINE:
-        return _open_cached(source, hub_id, keep_arrays, error=None)
+        yield _cached(source, hub_id, error=None)
+        return
     client = HubClient(hub_id.repo)
     try:
         listing = client.listing(hub_id.revision)
@@ -75,15 +111,13 @@ def open_hub(source: str, hub_id: HubId, *, keep_arrays: Collection[str] = ()) -
         client.close()
         if error.code != "hub_unreachable":
             raise
-        return _open_cached(source, hub_id, keep_arrays, error=error)
+        yield _cached(source, hub_id, error=error)
+        return
     with HubStore(client, listing, source=source) as store:
-        checkpoint = read_store(store, folder=None, wanted=hub_id.file, keep_arrays=keep_arrays)
-    return replace(checkpoint, revision=listing.commit)
+        yield Repository(store, listing.commit)
 
 
-def _open_cached(
-    source: str, hub_id: HubId, keep_arrays: Collection[str], *, error: HubError | None
-) -> Checkpoint:
+def _cached(source: str, hub_id: HubId, *, error: HubError | None) -> Repository:
     """What the local cache holds of the revision; ``error`` is why the Hub could not be asked."""
     commit = _cached_commit(hub_id)
     if commit is None:
@@ -92,14 +126,12 @@ def _open_cached(
             code="hub_offline", where={"repository": hub_id.repo, "cache": str(cache_folder(hub_id.repo))},
         )  # fmt: skip
     folder = snapshot(hub_id.repo, commit)
-    store = FolderStore(folder, source=source)
-    checkpoint = read_store(store, folder=folder, wanted=hub_id.file, keep_arrays=keep_arrays)
     why = "HF_HUB_OFFLINE is set" if error is None else error.message
     finding = Finding(
         "hub_offline", "info", f"read from the local cache at revision {commit[:12]}: {why}",
         {"repository": hub_id.repo, "revision": commit},
     )  # fmt: skip
-    return replace(checkpoint, revision=commit, findings=(*checkpoint.findings, finding))
+    return Repository(FolderStore(folder, source=source), commit, folder, (finding,))
 
 
 def _cached_commit(hub_id: HubId) -> str | None:

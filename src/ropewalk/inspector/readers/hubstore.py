@@ -27,6 +27,7 @@ class HubStore:
 
     def __init__(self, client: HubClient, listing: Listing, *, source: str) -> None:
         self.source = source
+        self.window_bytes = WINDOW_BYTES
         self._client = client
         self._listing = listing
         self._known = frozenset(listing.names)
@@ -69,13 +70,17 @@ class HubStore:
         return header
 
     def open(self, name: str) -> Cursor:
-        """A file to walk through, in windows of ``WINDOW_BYTES``; one request tells its size."""
+        """A file to walk through, in windows of ``window_bytes``; the first tells its size."""
         if self._cache.has(name):
             return self._cache.open(name)
-        return Cursor(
-            lambda offset, count: self._part(name, offset, offset + count).data,
-            size=self._part(name, 0, 1).file_bytes, file=name, window_bytes=WINDOW_BYTES,
-        )  # fmt: skip
+        first = self._part(name, 0, self.window_bytes)
+
+        def fetch(offset: int, count: int) -> bytes:
+            if offset + count <= len(first.data):
+                return first.data[offset : offset + count]
+            return self._part(name, offset, offset + count).data
+
+        return Cursor(fetch, size=first.file_bytes, file=name, window_bytes=self.window_bytes)
 
     def _part(self, name: str, start: int, stop: int) -> Part:
         return self._client.part(self._listing.commit, name, start, stop, need=lambda first, total: stop)

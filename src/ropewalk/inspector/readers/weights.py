@@ -74,14 +74,19 @@ def choose_gguf(names: Sequence[str], *, source: str, wanted: str | None = None)
             raise CheckpointMissingError(f"{source}: no GGUF file of that name", where={"file": wanted})
     elif not files or any(map(is_weights, names)):
         return None
-    models = one_of_each(files)
-    choices = [name for name in models if not name.rpartition("/")[2].startswith("mmproj")] or models
+    choices = gguf_models(files)
     if len(choices) > 1:
         raise CheckpointError(
             f"{source} holds {len(choices)} GGUF models; name one of them: {', '.join(choices[:10])}",
             code="ambiguous_checkpoint", where={"file": source, "choices": choices[:100]},
         )  # fmt: skip
     return choices[0]
+
+
+def gguf_models(names: Sequence[str]) -> list[str]:
+    """The GGUF models among files, each by its first file; projectors only where nothing else is there."""
+    models = one_of_each(names)
+    return [name for name in models if not name.rpartition("/")[2].startswith("mmproj")] or models
 
 
 def one_of_each(names: Sequence[str]) -> list[str]:
