@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ropewalk.planner.case import PlanningCase
-from ropewalk.planner.records import FitRow
+from ropewalk.planner.engines.rules import MemoryModel
+from ropewalk.planner.records import FitRow, PlanRequest
 
 # No engine counts tokens or sequences beyond 32 bits.
 _CEILING = 2**31 - 1
@@ -17,22 +18,23 @@ def fit_limits(name: str, case: PlanningCase) -> FitRow:
     """The longest context and the most sequences that the request's budget holds, each with the other as
     asked."""
     request, memory_model = case.request, case.memory_model()
-    context_len, num_sequences = request.context_len, request.num_sequences
+    context_len = request.context_len
     max_sequences = largest(
-        lambda count: memory_model.shortfall_bytes(context_len, count), 0, guess=num_sequences
+        lambda count: memory_model.shortfall_bytes(context_len, count), 0, guess=request.num_sequences
     )
     most = case.rules.MAX_SEQUENCES
     if max_sequences is not None and most is not None:
         max_sequences = min(max_sequences, most)
-    return FitRow(
-        cache_type=name,
-        max_context_len=largest(
-            lambda count: memory_model.shortfall_bytes(count, num_sequences),
-            0,
-            guess=context_len,
-            step=memory_model.step,
-        ),
-        max_sequences=max_sequences,
+    return FitRow(name, longest_fit(request, memory_model), max_sequences)
+
+
+def longest_fit(request: PlanRequest, memory_model: MemoryModel) -> int | None:
+    """The longest context that the request's budget holds; None where not even one token fits."""
+    return largest(
+        lambda count: memory_model.shortfall_bytes(count, request.num_sequences),
+        0,
+        guess=request.context_len,
+        step=memory_model.step,
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from ropewalk.errors import UsageError
 from ropewalk.inspector.records import Inspection
 from ropewalk.planner.case import PlanningCase
-from ropewalk.planner.fit import fit_limits
+from ropewalk.planner.fit import longest_fit
 from ropewalk.planner.placement import GOALS, placements
 from ropewalk.planner.records import Fit
 from ropewalk.planner.verdict import largest_context
@@ -41,4 +41,4 @@ def _reach(case: PlanningCase) -> int | None:
         return None
     cases = placements(case) if case.request.fit in GOALS else (case,)
     asked = (one.asking(replace(one.request, context_len=_GUESS)) for one in cases)
-    return max(fit_limits("", one).max_context_len or 0 for one in asked)
+    return max(longest_fit(one.request, one.memory_model()) or 0 for one in asked)

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from ropewalk.engines import engine_of
 from ropewalk.errors import UsageError
 from ropewalk.planner.case import PlanningCase
 from ropewalk.planner.fit import fit_limits
-from ropewalk.planner.records import PlacementStep, PlacementStepKind, PlanRequest
+from ropewalk.planner.records import FitGoal, PlacementStep, PlacementStepKind, PlanRequest
 from ropewalk.planner.shape import ModelShape
 
 GOALS = frozenset({"gpu_layers", "cpu_moe"})
@@ -27,10 +28,25 @@ def find_placement(case: PlanningCase) -> tuple[PlanningCase, tuple[PlacementSte
     """
     _check(case.shape, case.request)
     tried = _Tried(case, _options(case.shape, case.request))
+    found, chosen = _best(tried)
+    return found, tuple(tried.steps(chosen))
+
+
+def placed(case: PlanningCase) -> PlanningCase:
+    """The case as it is, or with the best placement where one is asked for. Raises as
+    :func:`find_placement` does."""
+    if case.request.fit not in GOALS:
+        return case
+    _check(case.shape, case.request)
+    return _best(_Tried(case, _options(case.shape, case.request)))[0]
+
+
+def _best(tried: _Tried) -> tuple[PlanningCase, int]:
+    """The first placement that fits, else the one that lacks least, and its number."""
     chosen = tried.first_that_fits()
     if chosen is None:
         chosen = min(range(len(tried.options)), key=tried.lacks)
-    return case.asking(tried.options[chosen]), tuple(tried.steps(chosen))
+    return tried.of(chosen), chosen
 
 
 def placements(case: PlanningCase) -> tuple[PlanningCase, ...]:
@@ -38,6 +54,24 @@ def placements(case: PlanningCase) -> tuple[PlanningCase, ...]:
     _check(case.shape, case.request)
     options = _options(case.shape, case.request)
     return case.asking(options[0]), case.asking(options[-1])
+
+
+def one_less(case: PlanningCase, goal: FitGoal) -> PlanRequest | None:
+    """The placement with one block less on the devices than the request's; None where there is none."""
+    request = replace(case.request, fit=goal)
+    _check(case.shape, request)
+    free = replace(request, gpu_layers=None, n_cpu_moe=None)
+    places = [(option, _place(case.shape, option)) for option in _options(case.shape, free)]
+    here = _place(case.shape, case.request)
+    return next((option for (_, place), (option, _) in pairwise(places) if place == here), None)
+
+
+def _place(shape: ModelShape, request: PlanRequest) -> tuple[int, int]:
+    return (_blocks(shape) + 1 if request.gpu_layers is None else request.gpu_layers, request.n_cpu_moe or 0)
+
+
+def _blocks(shape: ModelShape) -> int:
+    return shape.num_layers + (shape.mtp_layers if shape.weights.mtp else 0)
 
 
 def _check(shape: ModelShape, request: PlanRequest) -> None:
@@ -57,7 +91,7 @@ def _check(shape: ModelShape, request: PlanRequest) -> None:
 
 def _options(shape: ModelShape, request: PlanRequest) -> Sequence[PlanRequest]:
     """All placements, from the most on the devices to the least; each step moves one block."""
-    blocks = shape.num_layers + (shape.mtp_layers if shape.weights.mtp else 0)
+    blocks = _blocks(shape)
     asked = replace(request, fit="asked", device="cuda" if request.device == "auto" else request.device)
     layers = range(blocks + 1, 0, -1)
     if request.fit == "gpu_layers":

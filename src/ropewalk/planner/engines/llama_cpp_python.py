@@ -21,7 +21,7 @@ from ropewalk.planner.engines.llama_slots import CELL_PAD, Slots, resolve_slots
 from ropewalk.planner.machine import Machine
 from ropewalk.planner.records import AdviceKind, MemoryTerm, PlanRequest, Traffic
 from ropewalk.planner.shape import ModelShape
-from ropewalk.planner.terms import MemoryEstimate, estimate, with_places
+from ropewalk.planner.terms import DeviceMemory, MemoryEstimate, estimate, shortfall_of, with_places
 from ropewalk.units import MIB
 
 FIT_TYPES = llama_server.FIT_TYPES
@@ -89,16 +89,23 @@ class PythonMemoryModel:
         """All memory of a server for sequences of so many tokens, one at a time."""
         slots = slots_of(self.llama.request, context_len)
         estimated = self.llama.estimate_memory(context_len, 1)
-        devices = [
-            replace(device, terms=self._terms(place, device.terms, slots))
-            for place, device in zip(self.llama.places, estimated.devices, strict=True)
-        ]
+        devices = self._devices(self.llama.places, estimated.devices, slots)
         places = [device.place for device in devices if device.place]
         return replace(estimated, devices=tuple(with_places(devices, places) if places else devices))
 
     def shortfall_bytes(self, context_len: int, num_sequences: int) -> int:
         """:attr:`MemoryEstimate.shortfall_bytes` of :meth:`estimate_memory`."""
-        return self.estimate_memory(context_len, num_sequences).shortfall_bytes
+        slots = slots_of(self.llama.request, context_len)
+        judged = self.llama.judged
+        return shortfall_of(self._devices(judged, self.llama.held(slots, judged), slots))
+
+    def _devices(
+        self, places: Sequence[Place], held: Sequence[DeviceMemory], slots: Slots
+    ) -> list[DeviceMemory]:
+        return [
+            replace(device, terms=self._terms(place, device.terms, slots))
+            for place, device in zip(places, held, strict=True)
+        ]
 
     def _terms(self, place: Place, terms: Sequence[MemoryTerm], slots: Slots) -> tuple[MemoryTerm, ...]:
         """llama.cpp's own, with logits for a whole batch where they are computed, and the library's."""

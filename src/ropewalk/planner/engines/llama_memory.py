@@ -5,6 +5,7 @@ Rules of llama.cpp b11434 (October 2026) unless a line says otherwise.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ropewalk.inspector.layer_kinds import LayerGroup
@@ -113,7 +114,12 @@ class LlamaMemoryModel:
 
     def shortfall_bytes(self, context_len: int, num_sequences: int) -> int:
         """:attr:`MemoryEstimate.shortfall_bytes` of :meth:`estimate_memory`, which a search asks often."""
-        return shortfall_of(self.devices(self._slots(context_len, num_sequences)))
+        return shortfall_of(self.held(self._slots(context_len, num_sequences), self.judged))
+
+    @property
+    def judged(self) -> tuple[Place, ...]:
+        """The places that have a budget."""
+        return tuple(place for place in self.places if place.spot.usable_bytes is not None)
 
     def _slots(self, context_len: int, num_sequences: int) -> Slots:
         return resolve_slots(
@@ -126,13 +132,17 @@ class LlamaMemoryModel:
         )
 
     def devices(self, slots: Slots) -> tuple[DeviceMemory, ...]:
-        """The terms of every device and of the host."""
+        """What every device and the host hold, each with its place where there are several."""
+        devices = self.held(slots, self.places)
+        if len(devices) == 1:
+            return devices
+        return tuple(with_places(devices, [_rank_place(place) for place in self.places]))
+
+    def held(self, slots: Slots, places: Sequence[Place]) -> tuple[DeviceMemory, ...]:
+        """The terms of what is at these places."""
         compute = compute_buffer(self.graph, slots, flash=self.flash)
         cells = [slots.layer_cells(group) for group in self.shape.layers]
-        devices = [self._device(place, slots, cells, compute) for place in self.places]
-        if len(devices) == 1:
-            return tuple(devices)
-        return tuple(with_places(devices, [_rank_place(place) for place in self.places]))
+        return tuple(self._device(place, slots, cells, compute) for place in places)
 
     def _device(self, place: Place, slots: Slots, cells: list[int], compute: Bounds) -> DeviceMemory:
         held = {"rpc": self._rpc, "gpu": self._gpu, "cpu": self._host}[place.spot.kind]

@@ -10,10 +10,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import isfinite
 from typing import Literal
 
 from ropewalk.errors import UsageError
+from ropewalk.inspector.records import NamedBytes
 from ropewalk.planner.engines import llama_builds
 from ropewalk.planner.parallel import split_layers
 from ropewalk.planner.records import MemoryTerm, PlanRequest
@@ -244,24 +246,44 @@ def _summed(pieces: Iterable[Piece], count: int) -> _Sums:
 def _named(
     shape: ModelShape, request: PlanRequest, homes: _Homes, rules: tuple[Rule, ...]
 ) -> Iterator[Piece]:
-    """Every tensor of a GGUF by its name."""
+    """Every tensor of a GGUF by its name; those of a block together where no rule tells them apart."""
     on_host = request.n_cpu_moe or 0
-    has_head = any(one.name == _HEAD for one in shape.weights.tensors)
-    for one in shape.weights.tensors:
+    tensors = shape.weights.tensors
+    has_head = any(one.name == _HEAD for one in tensors)
+    for one in tensors:
         if not one.blocks:
             yield from _loose(one.name, one.nbytes[0], homes, rules, tied=not has_head)
+    for block, name, size, matrix in _each(tensors) if rules else _by_kind(tensors):
+        if block >= shape.num_layers and not loads_mtp(request):
             continue
-        is_expert = bool(_EXPERTS.search(one.name))
+        home = homes.of_block(block)
+        if rules:
+            home = _ruled(name.replace("*", str(block), 1), home, rules)
+        if block < on_host and _EXPERTS.search(name):
+            home = homes.host
+        yield home, size, matrix
+
+
+Stored = tuple[int, str, int, int]  # block, name, bytes, and bytes of the largest matrix
+
+
+def _each(tensors: Iterable[NamedBytes]) -> Iterator[Stored]:
+    """The tensors of all blocks."""
+    for one in filter(lambda one: one.blocks, tensors):
         is_matrix = one.name.endswith(".weight")
         for block, size in zip(one.blocks, one.nbytes, strict=True):
-            if block >= shape.num_layers and not loads_mtp(request):
-                continue
-            home = homes.of_block(block)
-            if rules:
-                home = _ruled(one.name.replace("*", str(block), 1), home, rules)
-            if is_expert and block < on_host:
-                home = homes.host
-            yield home, size, size * is_matrix
+            yield block, one.name, size, size * is_matrix
+
+
+@lru_cache(maxsize=256)  # a choice places the same tensors for every cache type
+def _by_kind(tensors: tuple[NamedBytes, ...]) -> tuple[Stored, ...]:
+    """The same bytes, a block's experts together and the rest of it, each under one of its names."""
+    sums: dict[tuple[int, bool], Stored] = {}
+    for block, name, size, matrix in _each(tensors):
+        key = (block, bool(_EXPERTS.search(name)))
+        _, first, have, largest = sums.get(key, (block, name, 0, 0))
+        sums[key] = (block, first, have + size, max(largest, matrix))
+    return tuple(sums.values())
 
 
 def _loose(name: str, size: int, homes: _Homes, rules: tuple[Rule, ...], *, tied: bool) -> Iterator[Piece]:
@@ -311,12 +333,13 @@ def _by_block(shape: ModelShape, request: PlanRequest, homes: _Homes) -> Iterato
 
 
 def _place(shape: ModelShape, homes: _Homes, number: int, spot: Spot, sums: _Sums) -> Place:
-    here = {block for block, home in enumerate(homes.of_blocks(shape.num_layers)) if home == number}
+    blocks = homes.of_blocks(shape.num_layers)
+    here = [block for block, home in enumerate(blocks) if home == number]
     has_output = homes.output == number
     return Place(
         spot=spot,
-        layers=(min(here), max(here) + 1) if here else (0, 0),
-        counts=tuple(len(here.intersection(group.indices)) for group in shape.layers),
+        layers=(here[0], here[-1] + 1) if here else (0, 0),
+        counts=tuple(sum(blocks[block] == number for block in group.indices) for group in shape.layers),
         weights=weights_term(shape, sums.sizes[number], source="sum of the tensors, mapped from the file"),
         has_output=has_output,
         has_embedding=number == homes.host or (has_output and not shape.weights.output_head),
