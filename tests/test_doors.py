@@ -25,6 +25,7 @@ from ropewalk.engines import EngineBuild, EngineName, engine_of, planned_engines
 from ropewalk.errors import UsageError
 from ropewalk.measuring.records import Measurement
 from ropewalk.measuring.settings import MeasureSettings, RunRequest
+from ropewalk.planner.choice import Choice
 from ropewalk.planner.options import PlanOptions, ServerOptions
 from ropewalk.planner.records import Plan, PlanRequest
 from ropewalk.serving.host.devices import Device
@@ -168,6 +169,23 @@ def test_every_door_refuses_the_same(doors: Doors) -> None:
     )
     with pytest.raises(UsageError, match=error.message):
         doors.backend.plan(doors.backend.open(source), PlanRequest(-1, "vllm"))
+
+
+def test_every_door_chooses_the_same(doors: Doors) -> None:
+    sources = [doors.source("llama-server"), doors.source("vllm")]
+    choice = core.choose(sources, context_len=4096, memory_bytes=24 * GIB)
+    assert choice.command is not None
+    printed = doors.invoke("choose", *sources, "--context", "4k", "--memory", "24GiB", "--json")
+    assert jsonio.from_data(Choice, json.loads(printed.out)) == choice
+    request = {"memory_bytes": 24 * GIB}
+    body = {"checkpoints": sources, "context_len": 4096, "request": request}
+    answer = doors.http.client.post("/v1/choose", json=body)
+    assert jsonio.from_data(Choice, answer.json()) == choice
+    with pytest.raises(UsageError) as raised:
+        core.choose(sources, context_len=4096, gpu="RTX 9999")
+    refused = doors.http.client.post("/v1/choose", json={**body, "request": {"gpu": "RTX 9999"}})
+    assert (refused.json()["code"], refused.json()["detail"]) == (raised.value.code, raised.value.message)
+    assert "RTX-5090" in raised.value.where["nearest"]
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from ropewalk.jsonio import schema_of
 from ropewalk.lab.records import Attention, Kernels
 from ropewalk.measuring.records import Measurement
 from ropewalk.measuring.run_pair import RunPair
-from ropewalk.planner.choose import Choice
+from ropewalk.planner.choice import Choice
 from ropewalk.planner.records import Plan
 from ropewalk.planner.rope.table import RopeTable
 from ropewalk.serving.engines.llama_cpp.bake import Baked

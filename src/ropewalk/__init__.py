@@ -1,4 +1,4 @@
-"""ropewalk: inspect, plan, check, serve and measure open-weights language models at long context.
+"""ropewalk: inspect, plan, choose, check, serve and measure open-weights language models at long context.
 
     import ropewalk
 
@@ -7,7 +7,7 @@
     print(plan.rope.reason, plan.fit.fits)
     print(plan)  # the page of the command line
 
-Six functions, the records that they take and give, and the errors that they raise. The names are listed in
+Seven functions, the records that they take and give, and the errors that they raise. The names are listed in
 ``__init__.pyi`` and imported when they are first asked for. Printed, or in a notebook, the records are pages.
 """
 

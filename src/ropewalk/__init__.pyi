@@ -4,6 +4,7 @@ from ropewalk._version import __version__ as __version__
 from ropewalk.checking.records import CheckResult as CheckResult
 from ropewalk.core import attend as attend
 from ropewalk.core import check as check
+from ropewalk.core import choose as choose
 from ropewalk.core import inspect as inspect
 from ropewalk.core import measure as measure
 from ropewalk.core import plan as plan
@@ -32,6 +33,8 @@ from ropewalk.measuring.records import Measurement as Measurement
 from ropewalk.measuring.records import RecallCell as RecallCell
 from ropewalk.measuring.settings import MeasureSettings as MeasureSettings
 from ropewalk.measuring.settings import RunRequest as RunRequest
+from ropewalk.planner.choice import Choice as Choice
+from ropewalk.planner.choice import Option as Option
 from ropewalk.planner.records import Fit as Fit
 from ropewalk.planner.records import Launch as Launch
 from ropewalk.planner.records import Memory as Memory

@@ -49,6 +49,26 @@ def test_plan(service: Served) -> None:
     assert again["memory"] == data["memory"]
 
 
+def test_a_choice_stays_inside_the_folders(service: Served, tmp_path: Path) -> None:
+    """A folder stands for what is below it; a link that leads out of the folders is not read."""
+    models = service.settings.models_dirs[0]
+    data = post(service, "/v1/choose", {"checkpoints": ["."], "context_len": 4096, "request": {"gpu": "L4"}})
+    assert {Path(option["checkpoint"]).name for option in data["options"]} == {"Qwen3-8B"}
+    outside = tmp_path / "outside.gguf"
+    outside.write_bytes(b"GGUF")
+    (models / "link.gguf").symlink_to(outside)
+    try:
+        body = {"checkpoints": ["."], "context_len": 4096, "request": {"gpu": "L4"}}
+        assert [one["code"] for one in post(service, "/v1/choose", body)["findings"]] == [
+            "checkpoint_missing"
+        ]
+    finally:
+        (models / "link.gguf").unlink()
+    for names, code in ((["/etc"], "path_not_allowed"), (["Qwen3-8B"] * 21, "usage"), ([], "usage")):
+        answer = service.client.post("/v1/choose", json={"checkpoints": names, "context_len": 4096})
+        assert answer.json()["code"] == code
+
+
 def test_what_a_plan_names_beside_the_checkpoint_is_in_the_folders_too(service: Served) -> None:
     request = {**REQUEST, "draft": "Qwen3-8B"}
     data = post(service, "/v1/plan", {"checkpoint": "Qwen3-8B", "request": request})

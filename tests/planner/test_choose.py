@@ -2,30 +2,43 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.api.conftest import CONFIG
 from tests.planner.engines.test_llama_placement import replicas
 from tests.planner.models import llama_8b, smollm2
 from tests.serving.dry_run.models import FAMILIES
 
 from ropewalk import core
+from ropewalk.cli.serve import command as serve
+from ropewalk.engines import EngineName
 from ropewalk.errors import UsageError
-from ropewalk.planner.choose import Choice, choose
+from ropewalk.inspector.records import Inspection
+from ropewalk.planner.cache_costs import CacheCost
+from ropewalk.planner.choice import Choice
+from ropewalk.planner.choose import NOTHING_KNOWN, Known, Target, choose
 from ropewalk.planner.machine import Machine
+from ropewalk.planner.options import option_words
 from ropewalk.planner.plan import make_plan
 from ropewalk.planner.records import PlanRequest
+from ropewalk.serving.host.devices import Device
+from ropewalk.serving.host.probe import Host
 from ropewalk.units import GIB, MIB
 
 __all__ = ["replicas"]
 GPU = Machine(kind="gpu", bandwidth=1e12, peak_flops=1e14)
+NOWHERE = Host(None, (Device("cpu", "cpu", "Example CPU", 8 * GIB, 8 * GIB),))  # with no engine
 
 
-def chosen(*models: Any, **options: Any) -> Choice:
+def chosen(*models: Any, known: Known = NOTHING_KNOWN, **options: Any) -> Choice:
     given = {"context_len": 4096, "memory_bytes": 24 * GIB, "device": "cuda", **options}
-    request = PlanRequest(engine="vllm", **given)
-    return choose(models, request, engines=("vllm", "llama-server"), machine=GPU)
+    engines: tuple[EngineName, ...] = ("vllm", "llama-server")
+    targets = [Target(PlanRequest(engine=engine, **given), GPU) for engine in engines]
+    return choose(models, targets, device="a card", known=known)
 
 
 def test_every_checkpoint_engine_and_cache_type_is_a_candidate() -> None:
@@ -95,6 +108,96 @@ def test_a_plan_for_the_longest_context(memory: int | None) -> None:
     found = make_plan(smollm2(), request, machine=Machine(kind="cpu"))
     assert found.context_len == (8192 if memory is None else min(8192, found.fit.max_context_len or 0))
     assert found.request.context_len == found.context_len
+
+
+@pytest.fixture(scope="module")
+def qwen3_8b(tmp_path_factory: pytest.TempPathFactory) -> Inspection:
+    """131,072 published with YaRN, 32,768 trained."""
+    folder = tmp_path_factory.mktemp("published") / "Qwen3-8B"
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(CONFIG))
+    return core.inspect(folder)
+
+
+def test_of_the_longest_what_needs_scaling_comes_with_and_without(qwen3_8b: Inspection) -> None:
+    found = chosen(qwen3_8b, context_len=0, memory_bytes=80 * GIB)
+    kinds = {(option.context_len, option.rope) for option in found.options}
+    assert kinds == {(131_072, "scale"), (32_768, "none")}
+    assert found.options[0].context_len == 131_072
+
+
+def test_beyond_what_is_published_comes_after_what_is_within() -> None:
+    found = chosen(smollm2(), llama_8b(), context_len=131_072, memory_bytes=80 * GIB)
+    beyond = [option.is_beyond for option in found.options if option.works]
+    assert beyond == sorted(beyond)
+    assert set(beyond) == {False, True}
+    assert all(option.is_beyond == (option.parameters == 134_515_008) for option in found.options)
+
+
+def test_the_closest_is_named_where_nothing_reaches(qwen3_8b: Inspection) -> None:
+    found = chosen(qwen3_8b, context_len=1_048_576, memory_bytes=40 * GIB)
+    assert not found.positive
+    (finding,) = found.findings
+    first = found.options[0]
+    assert (finding.code, finding.severity) == ("no_candidate", "error")
+    assert finding.where["largest_context_len"] == first.largest_context_len == 131_072
+    assert first.limited_by == "publisher"
+    assert "the closest" in finding.message
+
+
+def test_what_each_step_down_would_save_is_what_it_then_needs() -> None:
+    found = chosen(llama_8b(), memory_bytes=40 * GIB, context_len=65_536, num_sequences=2)
+    first = found.options[0]
+    steps = {step.kind: step for step in found.steps}
+    fp8 = next(option for option in found.options if option.cache_type == "fp8")
+    assert steps["cache_type"].saved_bytes == (first.needed_bytes or 0) - (fp8.needed_bytes or 0)
+    shorter = replace(first.request, context_len=32_768)
+    again = make_plan(llama_8b(), shorter, machine=GPU)
+    assert (first.needed_bytes or 0) - steps["context_len"].saved_bytes == again.memory.high_bytes
+    assert set(steps) == {"cache_type", "num_sequences", "context_len"}
+
+
+def test_a_measured_cache_type_beats_the_rule() -> None:
+    seen = CacheCost("none", "measured", "run abc", 0.96)
+    known = Known(cache_cost=lambda model, engine, name: seen if name == "fp8" else None)
+    found = chosen(llama_8b(), known=known)
+    costs = {option.cache_type: option.cache_cost for option in found.options}
+    assert costs["fp8"] == seen
+    assert costs["auto"].basis == "rule"
+    assert "recall 96%" in next(option.reason for option in found.options if option.cache_type == "fp8")
+
+
+@pytest.mark.parametrize("engine", ["llama-server", "llama-cpp-python"])
+def test_what_fits_is_what_the_plan_says(replicas: Path, engine: EngineName) -> None:
+    """The price of a candidate is its plan's, of every placement and cache type."""
+    source = replicas / "Qwen3-32B-Q4_K_M.gguf"
+    found = core.choose(
+        [source], context_len=32_768, engines=[engine], memory_bytes=20 * GIB, hosts=lambda name: NOWHERE
+    )
+    for option in found.options:
+        planned = core.plan(source, option.request, host=NOWHERE)
+        assert (planned.fit.fits, planned.positive) == (option.fits, option.works)
+        high = [share.high_bytes for share in planned.memory.per_device]
+        assert option.needed_bytes in high
+
+
+def test_the_first_command_of_all_replicas_is_judged_ok(replicas: Path) -> None:
+    found = core.choose(replicas, context_len=131_072, memory_bytes=24 * GIB, hosts=lambda name: NOWHERE)
+    assert found.command is not None
+    assert found.options[0].checkpoint.endswith("Qwen3.6-35B-A3B-Q4_K.gguf")
+    judged = core.check(found.command, memory_bytes=24 * GIB, device="gpu")
+    assert (judged.ok, [one.code for one in judged.findings if one.severity == "error"]) == (True, [])
+    assert len({option.checkpoint for option in found.options}) > 25
+
+
+def test_the_options_of_the_command_here_are_those_of_serve() -> None:
+    request = PlanRequest(
+        8192, "llama-server", 2, cache_type_k="q8_0", cache_type_v="q8_0", n_cpu_moe=3, kv_unified=True
+    )
+    words = option_words(request)
+    assert words[:6] == ("--engine", "llama-server", "--context", "8192", "--sequences", "2")
+    known = {name for param in serve.params for name in (*param.opts, *param.secondary_opts)}
+    assert {word for word in words if word.startswith("--")} <= known
 
 
 def test_where_not_one_token_fits_there_is_no_longest() -> None:

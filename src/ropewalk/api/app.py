@@ -23,7 +23,7 @@ from ropewalk.api.jobs import Jobs
 from ropewalk.api.metrics import Metrics, Observe
 from ropewalk.api.openapi import document
 from ropewalk.api.resuming import resume_runs
-from ropewalk.api.routes import check, health, plan, rope, runs, servers, tensors
+from ropewalk.api.routes import check, choose, health, plan, rope, runs, servers, tensors
 from ropewalk.api.routes import inspect as inspect_routes
 from ropewalk.api.settings import ApiSettings
 from ropewalk.api.sources import Sources
@@ -61,7 +61,7 @@ def make_app(settings: ApiSettings) -> FastAPI:
         lifespan=lifespan,
     )
     app.state.ropewalk = state
-    for part in (inspect_routes, tensors, rope, plan, check, servers, runs, health):
+    for part in (inspect_routes, tensors, rope, plan, choose, check, servers, runs, health):
         app.include_router(part.router)
     _add_documents(app, private=settings.is_private)
     return app

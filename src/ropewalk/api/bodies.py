@@ -17,7 +17,7 @@ from ropewalk import jsonio
 from ropewalk.api.problems import RefusedError, wrong_input
 from ropewalk.engines import EngineName
 from ropewalk.measuring.settings import MeasureSettings
-from ropewalk.planner.options import PlanOptions
+from ropewalk.planner.options import PlanOptions, ServerOptions
 
 BODY_SECONDS = 10.0
 
@@ -38,6 +38,21 @@ class PlanBody(Body):
 
     checkpoint: str
     request: PlanOptions
+
+
+@dataclass(frozen=True, slots=True)
+class ChooseBody(Body):
+    """Among what to choose: checkpoints, and folders or repositories that stand for all models in them.
+
+    ``context_len`` 0 asks for the longest of each, ``request`` has what all candidates are asked beside it.
+    Without ``engines`` they are the first that serves each format, without ``gpu`` and ``memory_bytes`` it is
+    chosen for the service's machine.
+    """
+
+    checkpoints: tuple[str, ...]
+    context_len: int
+    engines: tuple[EngineName, ...] = ()
+    request: ServerOptions = field(default_factory=ServerOptions)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from ropewalk.units import MIB, format_bytes
 
 MAX_BODY_BYTES = MIB
 _READING = frozenset({"GET", "HEAD", "OPTIONS"})
-_CALCULATING = frozenset({"/v1/plan", "/v1/check"})  # asked by POST, start nothing
+_CALCULATING = frozenset({"/v1/plan", "/v1/choose", "/v1/check"})  # asked by POST, start nothing
 _HEADERS = (
     (b"cache-control", b"no-store"),
     (b"x-content-type-options", b"nosniff"),

@@ -8,12 +8,12 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from ropewalk._version import __version__
-from ropewalk.api.bodies import Body, CheckBody, PlanBody, RunBody, ServerBody
+from ropewalk.api.bodies import Body, CheckBody, ChooseBody, PlanBody, RunBody, ServerBody
 from ropewalk.api.gate import needs_token
 from ropewalk.api.problems import MEDIA_TYPE, Problem
 from ropewalk.jsonio import schema_of
 
-BODIES: tuple[type[Body], ...] = (PlanBody, CheckBody, ServerBody, RunBody)
+BODIES: tuple[type[Body], ...] = (PlanBody, ChooseBody, CheckBody, ServerBody, RunBody)
 _SCHEMAS = "#/components/schemas/"
 _ABOUT = (
     "Inspect, plan, check, serve and measure open-weights language models at long context. The records are "

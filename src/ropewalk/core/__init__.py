@@ -2,8 +2,8 @@
 
 Data flows one way: checkpoint, inspection, plan, launch, measurement. Each function takes and gives
 records; a stage imports what it needs when it is called, so that asking for one does not start the others.
-The six of ``import ropewalk`` (``inspect``, ``plan``, ``check``, ``serve``, ``measure``, ``attend``) take a
-request as keywords as well, and raise :class:`UsageError` for a wrong argument.
+Those of ``import ropewalk`` (``inspect``, ``plan``, ``choose``, ``check``, ``serve``, ``measure``,
+``attend``) take a request as keywords as well, and raise :class:`UsageError` for a wrong argument.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 from ropewalk.core.arguments import Source
 from ropewalk.core.attention import attend, time_kernels
 from ropewalk.core.checking import check, read_log, receipts
+from ropewalk.core.choosing import choose
 from ropewalk.core.machine import (
     default_device,
     demo_model,
@@ -25,7 +26,6 @@ from ropewalk.core.measuring import measure
 from ropewalk.core.planning import (
     bake,
     cache_types,
-    choose,
     default_engine,
     emit,
     padded_cells,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Unpack, overload
 
 from ropewalk.core.arguments import Source, public, require_alone
 from ropewalk.core.machine import probe_host
-from ropewalk.core.reading import inspect, inspection_of, inspections_of
+from ropewalk.core.reading import inspect, inspection_of
 from ropewalk.core.runs import default_store_path
 from ropewalk.engines import REFERENCE, engine_for
 from ropewalk.errors import UsageError
@@ -19,9 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ropewalk.emit import Kind
-    from ropewalk.engines import CheckpointFormat, EngineName
+    from ropewalk.engines import EngineName
     from ropewalk.inspector.records import Inspection
-    from ropewalk.planner.choose import Choice
     from ropewalk.planner.options import PlanOptions, ServerOptions
     from ropewalk.planner.records import Plan, PlanRequest
     from ropewalk.planner.rope.table import RopeTable
@@ -99,39 +98,6 @@ def plan(
     from ropewalk.serving.dry_run import confirm_plan
 
     return confirm_plan(planned, build=here.build)
-
-
-def choose(
-    sources: Sequence[Source | Inspection],
-    *,
-    context_len: int,
-    engines: Sequence[EngineName] = (),
-    **options: Unpack[ServerOptions],
-) -> Choice:
-    """Which of these checkpoints, engines, cache types and placements hold a length, best first.
-
-    A folder or repository with several GGUFs stands for all of them; ``context_len`` 0 asks for the longest
-    of each. Without ``engines`` they are the first that serves each format. The first answer has its
-    command. Raises as :func:`plan` does.
-    """
-    from ropewalk.engines import readers_of
-    from ropewalk.planner.choose import choose as choose_
-    from ropewalk.planner.plan import with_cards
-
-    inspections = [one for source in sources for one in inspections_of(source)]
-    if not inspections:
-        raise UsageError("a choice needs at least one checkpoint", where={"field": "sources"})
-    formats = {_stored_as(one) for one in inspections}
-    wanted = tuple(engines) or tuple(readers_of(kind)[0].name for kind in sorted(formats))
-    asked = {"context_len": context_len, "engine": wanted[0], **options}
-    _, request = plan_request(inspections[0], None, asked)
-    request, machine = with_cards(request)
-    chosen = choose_(inspections, request, engines=wanted, machine=machine)
-    if not chosen.positive:
-        return chosen
-    first = chosen.options[0]
-    planned = plan(first.checkpoint, first.request)
-    return replace(chosen, command=planned.launch.command if planned.launch else None)
 
 
 def server_options(request: PlanRequest) -> ServerOptions:
@@ -241,8 +207,3 @@ def plan_request(
     asked = record_of(PlanRequest, options if names_engine else {**options, "engine": REFERENCE})
     inspection = inspection_of(source)
     return inspection, asked if names_engine else replace(asked, engine=default_engine(inspection))
-
-
-def _stored_as(inspection: Inspection) -> CheckpointFormat:
-    """The format that an engine would read; a config alone stands for its safetensors."""
-    return "gguf" if inspection.checkpoint.format == "gguf" else "safetensors"

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ropewalk.core.arguments import Source, public, source_of
-from ropewalk.errors import CheckpointError, UsageError
+from ropewalk.errors import UsageError
 
 if TYPE_CHECKING:
     from ropewalk.documents import TensorList
@@ -91,16 +90,3 @@ def inspection_of(source: Source | Inspection) -> Inspection:
     from ropewalk.inspector.records import Inspection
 
     return source if isinstance(source, Inspection) else inspect(source_of(source))
-
-
-def inspections_of(source: Source | Inspection) -> list[Inspection]:
-    """What is there to choose from: one checkpoint, or all GGUFs of a folder or repository."""
-    try:
-        return [inspection_of(source)]
-    except CheckpointError as error:
-        choices = error.where.get("choices")
-        if error.code != "ambiguous_checkpoint" or not isinstance(choices, list):
-            raise
-        name = os.fspath(source_of(source))
-        folder = Path(name).is_dir()
-        return [inspect(os.path.join(name, one) if folder else f"{name}:{one}") for one in choices]

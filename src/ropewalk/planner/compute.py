@@ -74,10 +74,25 @@ def compute_of(
         score_matrix_bytes=context_len**2 * shape.num_attention_heads * shape.dtype_bytes,
         mask=Mask(causal_cells(context_len), window_cells(context_len, max(windows)) if windows else None),
         decode=work.decode,
-        speed=calibrated_speed(calibration, work)
-        if calibration
-        else _bound(work.prefill, work.decode, machine),
+        speed=_speed(work, machine, calibration),
     )
+
+
+def speed_of(
+    shape: ModelShape,
+    *,
+    context_len: int,
+    key: CacheType,
+    value: CacheType,
+    machine: Machine,
+    calibration: Calibration | None = None,
+) -> Speed | None:
+    """The speed alone of :func:`compute_of`."""
+    return _speed(work_of(shape, length=context_len, key=key, value=value), machine, calibration)
+
+
+def _speed(work: PromptWork, machine: Machine, calibration: Calibration | None) -> Speed | None:
+    return calibrated_speed(calibration, work) if calibration else _bound(work.prefill, work.decode, machine)
 
 
 def work_of(shape: ModelShape, *, length: int, key: CacheType, value: CacheType) -> PromptWork:

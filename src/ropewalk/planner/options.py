@@ -3,6 +3,8 @@ measurement are given. Only what is asked for is there; a test holds them equal 
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from dataclasses import fields
 from typing import Required, cast
 
 from typing_extensions import TypedDict  # pydantic takes that of typing only from Python 3.12 on
@@ -70,6 +72,36 @@ class PlanOptions(ServerOptions, total=False):
     context_len: Required[int]
     engine: EngineName | None
     arm: str
+
+
+# Options that are not spelt as their field.
+_SPELT = {
+    "context_len": "--context", "num_sequences": "--sequences", "memory_bytes": "--memory",
+    "cache_ram_bytes": "--cache-ram",
+}  # fmt: skip
+
+
+def option_words(request: PlanRequest, *, without: Collection[str] = ()) -> tuple[str, ...]:
+    """The options of ``ropewalk plan`` and ``serve`` for what a request asks, defaults and the fields
+    ``without`` left out."""
+    plain = PlanRequest(0, request.engine)
+    given = {field.name: getattr(request, field.name) for field in fields(request)}
+    same_types = request.cache_type_k == request.cache_type_v
+    words = ["--engine", request.engine]
+    for name, value in given.items():
+        if name in ("engine", "fit", *without) or value == getattr(plain, name):
+            continue
+        if same_types and name.startswith("cache_type"):
+            words += ["--cache-type", value] if name == "cache_type_k" else []
+        else:
+            words += _words(_SPELT.get(name, "--" + name.replace("_", "-")), value)
+    return tuple(words)
+
+
+def _words(flag: str, value: object) -> list[str]:
+    if isinstance(value, bool):
+        return [flag if value else flag.replace("--", "--no-", 1)]
+    return [flag, ",".join(map(str, value)) if isinstance(value, tuple) else str(value)]
 
 
 def server_options(request: PlanRequest) -> ServerOptions:

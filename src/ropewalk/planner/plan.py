@@ -74,7 +74,7 @@ def make_plan(
     request = _with_budget(request)
     asked = request
     request, machine = with_cards(request, machine)
-    _check(request)
+    require_sane(request)
     shape = shape_of(inspection, draft=draft, projector=projector, mtp=request.mtp)
     case, candidates, placements = _settled(
         _with_length(inspection, PlanningCase(shape, request, machine, rules_of(request.engine)))
@@ -165,7 +165,8 @@ def _with_length(inspection: Inspection, case: PlanningCase) -> PlanningCase:
     return case.asking(replace(case.request, context_len=longest_context(inspection, case)))
 
 
-def _check(request: PlanRequest) -> None:
+def require_sane(request: PlanRequest) -> None:
+    """Raise :class:`UsageError` for numbers that no engine could be given."""
     for size in (request.memory_bytes, *request.node_memory_bytes):
         if size is not None and size < MIB:
             raise UsageError(

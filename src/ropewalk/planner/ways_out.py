@@ -10,9 +10,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ropewalk.errors import UsageError
+from ropewalk.planner.cache_costs import cost_of, describe_loss
 from ropewalk.planner.case import PlanningCase
 from ropewalk.planner.parallel import world_size
-from ropewalk.planner.placement import find_placement
+from ropewalk.planner.placement import placed
+from ropewalk.planner.pricing import price
 from ropewalk.planner.records import Fit, Memory, PlanRequest, WayOut, WayOutKind
 from ropewalk.units import GIB
 
@@ -20,6 +22,15 @@ _MAX_RANKS = 8
 # As they are sold.
 _DEVICE_GIB = (4, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 80, 96, 141, 180, 192, 256, 288)
 _SMALLEST: frozenset[WayOutKind] = frozenset({"tensor_parallel", "memory"})  # of these the first that does
+_COSTS: dict[WayOutKind, str] = {
+    "tensor_parallel": "more devices, and what they send each other",
+    "gpu_layers": "layers in host memory are slower",
+    "cpu_moe": "experts in host memory are slower",
+    "memory": "a larger device",
+    "num_sequences": "fewer requests at once",
+    "context_len": "a shorter context",
+    "weights": "precision of the weights",
+}
 Change = tuple[WayOutKind, tuple[str, ...], PlanRequest]
 
 
@@ -64,18 +75,14 @@ def _tried(
     case: PlanningCase, kind: WayOutKind, flags: tuple[str, ...], request: PlanRequest
 ) -> WayOut | None:
     """The change with its price; None where the engine has nothing like it, or it does not fit either."""
-    other = case.asking(request)
     try:
-        if request.fit != "asked":
-            other, _ = find_placement(other)
-        found = other.memory_model().estimate_memory(request.context_len, request.num_sequences)
+        found = price(placed(case.asking(request)))
     except UsageError:
         return None
-    judged = [device for device in found.devices if device.usable_bytes is not None]
-    if not judged or found.shortfall_bytes > 0 or len(judged) < world_size(request):
+    if found is None or found.shortfall_bytes > 0 or found.num_judged < world_size(request):
         return None
-    tightest = max(judged, key=lambda device: device.high_bytes - (device.usable_bytes or 0))
-    return WayOut(kind, flags, tightest.high_bytes, tightest.usable_bytes or 0)
+    costs = describe_loss(cost_of(request.cache_type_k)) if kind == "cache_type" else _COSTS[kind]
+    return WayOut(kind, flags, found.needed_bytes, found.usable_bytes, costs=costs)
 
 
 def _weights(case: PlanningCase, memory: Memory) -> Iterator[WayOut]:
@@ -87,4 +94,4 @@ def _weights(case: PlanningCase, memory: Memory) -> Iterator[WayOut]:
     most = weights.high_bytes - estimated.shortfall_bytes
     if most > weights.high_bytes // 8:  # below two bits a weight there is none
         usable = estimated.devices[0].usable_bytes or 0
-        yield WayOut("weights", (), usable, usable, weights_bytes=most)
+        yield WayOut("weights", (), usable, usable, weights_bytes=most, costs=_COSTS["weights"])

@@ -71,6 +71,7 @@ def _from(module: str, function: str) -> Callable[[Any], Block]:
 PAGES: dict[str, Callable[[Any], Block]] = {
     "Inspection": _inspection,
     "Plan": _from("plan", "plan_page"),
+    "Choice": _from("choose", "choice_page"),
     "CheckResult": _from("check", "check_page"),
     "Measurement": _from("measurement", "measurement_page"),
     "Attention": _from("attention", "attention_page"),

@@ -31,8 +31,8 @@ class Advice:
 class WayOut:
     """One change by which a plan that does not fit would: ``flags`` are the options of ``ropewalk plan``.
 
-    ``needed_bytes`` of ``usable_bytes`` are then needed on the tightest device. ``weights_bytes`` is what the
-    weights of a quantised sibling may take, for which there is no option.
+    ``needed_bytes`` of ``usable_bytes`` are then needed on the tightest device, ``costs`` says what is given
+    up. ``weights_bytes`` is what the weights of a quantised sibling may take, for which there is no option.
     """
 
     kind: WayOutKind
@@ -40,6 +40,7 @@ class WayOut:
     needed_bytes: int
     usable_bytes: int
     weights_bytes: int | None = None
+    costs: str = ""
 
 
 @dataclass(frozen=True, slots=True)
