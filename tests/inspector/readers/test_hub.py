@@ -365,7 +365,7 @@ def test_a_gguf_by_ranges(hub: Hub) -> None:
     assert hub.asked("model-Q4_K_M.gguf") == []
     windows = [request.range for request in hub.asked("model-Q8_0.gguf")]
     assert windows[0] == "bytes=0-65535"  # it tells the size as well
-    assert len(windows) == 2 * 3
+    assert len(windows) == 2 * 2
     refused(CheckpointMissingError, "checkpoint_missing", "org/model:Q5_0")
 
 
