@@ -18,6 +18,7 @@ from docs.markdown import table
 from ropewalk.inspector.records import Inspection
 from ropewalk.planner.engines import llama_server, vllm
 from ropewalk.planner.engines.llama_slots import resolve_slots
+from ropewalk.planner.engines.rules import PlanningCase
 from ropewalk.planner.engines.vllm_capacity import capacity, needed_bytes
 from ropewalk.planner.machine import Machine
 from ropewalk.planner.model import shape_of
@@ -132,7 +133,7 @@ def _llama_terms(model: Inspection, words: list[str]) -> dict[str, tuple[int, in
         cache_type_v=option("-ctv", "auto"),
         flash_attn="off" if option("-fa", "auto") == "off" else "auto",
     )
-    (host,) = llama_server.memory_model(shape_of(model), request, CPU).devices(slots)
+    (host,) = llama_server.memory_model(PlanningCase(shape_of(model), request, CPU)).devices(slots)
     return {term.name: (term.low_bytes, term.high_bytes) for term in host.terms}
 
 
@@ -141,7 +142,9 @@ def _vllm(row: Row) -> list[str]:
     length, kind = row["context_len"], row["cache_type"]
     request = PlanRequest(length, "vllm", cache_type_k=kind, cache_type_v=kind)
     found = capacity(
-        vllm.memory_model(shape_of(build()), request, CPU), row["given_bytes"], context_len=length
+        vllm.memory_model(PlanningCase(shape_of(build()), request, CPU)),
+        row["given_bytes"],
+        context_len=length,
     )
     planned = (found.num_blocks, found.tokens, found.max_concurrency)
     printed = (row["num_blocks"], row["tokens"], row["max_concurrency"])
@@ -174,11 +177,13 @@ def _needed(model: Inspection, row: Row) -> int:
     if engine == "vllm":
         kind = "fp8" if row["cache_type"].startswith("fp8") else "auto"
         request = PlanRequest(length, engine, cache_type_k=kind, cache_type_v=kind, device="cuda:0")
-        return needed_bytes(vllm.memory_model(shape_of(model), request, GPU), length)
+        return needed_bytes(vllm.memory_model(PlanningCase(shape_of(model), request, GPU)), length)
     kind = row["cache_type"]
     request = PlanRequest(length, engine, cache_type_k=kind, cache_type_v=kind)
     return (
-        llama_server.memory_model(shape_of(model), request, CPU).estimate_memory(length, 1).kv.reserved_bytes
+        llama_server.memory_model(PlanningCase(shape_of(model), request, CPU))
+        .estimate_memory(length, 1)
+        .kv.reserved_bytes
     )
 
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from ropewalk.findings import Finding
 from ropewalk.planner.caches import CacheType, cache_types, find_cache_type
+from ropewalk.planner.engines.rules import PlanningCase
 from ropewalk.planner.layers_cache import logical_cache
-from ropewalk.planner.machine import Machine
 from ropewalk.planner.records import AdviceKind, KvCache, PlanRequest, Traffic
 from ropewalk.planner.shape import ModelShape
 from ropewalk.planner.terms import DeviceMemory, MemoryEstimate, cache_bytes, exact
@@ -18,36 +18,37 @@ FIT_TYPES = ("float16",)
 MAX_SEQUENCES = 4
 
 
-def types_of(shape: ModelShape, request: PlanRequest, machine: Machine) -> tuple[CacheType, CacheType]:
+def types_of(case: PlanningCase) -> tuple[CacheType, CacheType]:
     """One type."""
+    request = case.request
     name = "float16" if request.cache_type_k == "auto" else request.cache_type_k
     kind = find_cache_type(CACHE_TYPES, name, engine="planned-only")
     return kind, kind
 
 
-def usable_bytes(request: PlanRequest, machine: Machine) -> int | None:
+def usable_bytes(case: PlanningCase) -> int | None:
     """All of the budget."""
-    return request.memory_bytes
+    return case.request.memory_bytes
 
 
-def traffic(shape: ModelShape, request: PlanRequest) -> tuple[Traffic, ...]:
+def traffic(case: PlanningCase) -> tuple[Traffic, ...]:
     """One device."""
     return ()
 
 
-def alternatives(shape: ModelShape, request: PlanRequest) -> tuple[tuple[AdviceKind, PlanRequest], ...]:
+def alternatives(case: PlanningCase) -> tuple[tuple[AdviceKind, PlanRequest], ...]:
     """None."""
     return ()
 
 
-def findings(shape: ModelShape, request: PlanRequest, machine: Machine) -> list[Finding]:
+def findings(case: PlanningCase) -> list[Finding]:
     """One, to be seen in the plan."""
     return [Finding("planned_only", "info", "this engine is planned for, not served", {})]
 
 
-def memory_model(shape: ModelShape, request: PlanRequest, machine: Machine) -> PlannedModel:
+def memory_model(case: PlanningCase) -> PlannedModel:
     """Weights and caches."""
-    return PlannedModel(shape, request, types_of(shape, request, machine)[0])
+    return PlannedModel(case.shape, case.request, types_of(case)[0])
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from dataclasses import is_dataclass
+from graphlib import TopologicalSorter
 from importlib import import_module
 from inspect import isfunction
 from pathlib import Path
@@ -83,6 +84,24 @@ def test_no_part_imports_a_later_one() -> None:
             if head == "ropewalk" and other and other != part and RANK[other] >= RANK[part]:
                 wrong.append(f"{path.relative_to(ROOT)} imports {name}")
     assert wrong == []
+
+
+def test_no_modules_import_each_other() -> None:
+    """Not inside a function, nor for a type checker alone either."""
+    names = {
+        ".".join(path.relative_to(ROOT.parent).with_suffix("").parts).removesuffix(".__init__"): path
+        for path in ROOT.rglob("*.py")
+    }
+    graph: dict[str, set[str]] = {}
+    for name, path in names.items():
+        found = (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ImportFrom))
+        used = {
+            full if (full := f"{node.module}.{alias.name}") in names else node.module
+            for node in found
+            for alias in node.names
+        }
+        graph[name] = {other for other in used if other in names} - {name}
+    TopologicalSorter(graph).prepare()  # raises CycleError with the circle
 
 
 def is_record(value: object) -> bool:

@@ -19,6 +19,7 @@ from ropewalk.measuring.recall.tasks import TASKS
 from ropewalk.measuring.records import JUDGED
 from ropewalk.planner import weights
 from ropewalk.planner.engines import llama_memory, llama_server, transformers, vllm_estimates
+from ropewalk.planner.engines.rules import PlanningCase
 from ropewalk.planner.machine import Machine
 from ropewalk.planner.model import shape_of
 from ropewalk.planner.records import PlanRequest
@@ -115,9 +116,9 @@ def test_figures_of_the_recall_page() -> None:
 )
 def test_figures_of_the_comparison(model: Inspection, stated: float) -> None:
     request = PlanRequest(131_072, "llama-server")
-    estimated = llama_server.memory_model(shape_of(model), request, Machine(kind="cpu")).estimate_memory(
-        131_072, 1
-    )
+    estimated = llama_server.memory_model(
+        PlanningCase(shape_of(model), request, Machine(kind="cpu"))
+    ).estimate_memory(131_072, 1)
     assert round(estimated.kv.logical_bytes / GIB, 2) == stated
     (line,) = re.findall(r"^\| ropewalk,.*$", text("comparison"), flags=re.MULTILINE)
     assert f" {stated:.2f} |" in line

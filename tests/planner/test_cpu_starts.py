@@ -13,6 +13,7 @@ from tests.planner.ground_truth import rows
 from ropewalk.inspector.checkpoint import open_checkpoint
 from ropewalk.inspector.inspection import inspect_checkpoint
 from ropewalk.planner.engines import vllm
+from ropewalk.planner.engines.rules import PlanningCase
 from ropewalk.planner.engines.vllm_capacity import capacity
 from ropewalk.planner.machine import Machine
 from ropewalk.planner.model import shape_of
@@ -58,7 +59,7 @@ def test_every_pool_is_equal(shared: Path, checkpoints: Path) -> None:
     assert len(served) == 21
     for row in served:
         inspection = inspect_checkpoint(open_checkpoint(checkpoints / row["model"]))
-        chosen = vllm.memory_model(shape_of(inspection), request_of(row), Machine(kind="cpu"))
+        chosen = vllm.memory_model(PlanningCase(shape_of(inspection), request_of(row), Machine(kind="cpu")))
         told = row["cache_config_info"]
         found = capacity(
             chosen,

@@ -12,6 +12,7 @@ from tests.planner.models import attention, every, inspection, latent, recurrent
 from ropewalk.errors import UsageError
 from ropewalk.inspector.records import Inspection
 from ropewalk.planner.engines import llama_server, vllm, vllm_settings
+from ropewalk.planner.engines.rules import PlanningCase
 from ropewalk.planner.engines.vllm_versions import default_utilization
 from ropewalk.planner.machine import Machine
 from ropewalk.planner.model import shape_of
@@ -42,14 +43,14 @@ def model_of(config: dict[str, Any], **more: Any) -> Inspection:
 
 def llama(model: Inspection, context_len: int, **options: Any) -> MemoryEstimate:
     request = PlanRequest(context_len, "llama-server", **options)
-    return llama_server.memory_model(shape_of(model), request, CPU).estimate_memory(
+    return llama_server.memory_model(PlanningCase(shape_of(model), request, CPU)).estimate_memory(
         context_len, request.num_sequences
     )
 
 
 def pool(model: Inspection, context_len: int, **options: Any) -> vllm.VllmMemoryModel:
     return vllm.memory_model(
-        shape_of(model), PlanRequest(context_len, "vllm", device="cuda:0", **options), GPU
+        PlanningCase(shape_of(model), PlanRequest(context_len, "vllm", device="cuda:0", **options), GPU)
     )
 
 
@@ -162,9 +163,9 @@ def test_c65_a_draft_caches_as_much(case: dict[str, Any]) -> None:
         (case["input"]["variant"]["c"] // 4, 4, expected["variant"]["builds_sized_by_total"]),
     ):
         request = PlanRequest(length, "llama-server", num_sequences=slots)
-        estimated = llama_server.memory_model(shape_of(target, draft=draft), request, CPU).estimate_memory(
-            length, slots
-        )
+        estimated = llama_server.memory_model(
+            PlanningCase(shape_of(target, draft=draft), request, CPU)
+        ).estimate_memory(length, slots)
         term = next(term for term in estimated.devices[0].terms if term.name == "draft_model")
         assert term.logical_bytes == size
 

@@ -24,6 +24,7 @@ from ropewalk.engines import EngineName, planned_engines
 from ropewalk.errors import UsageError
 from ropewalk.inspector.records import Inspection
 from ropewalk.planner.engines import rules_of
+from ropewalk.planner.engines.rules import PlanningCase
 from ropewalk.planner.machine import Machine
 from ropewalk.planner.model import shape_of
 from ropewalk.planner.parallel import check_tensor_parallel
@@ -52,7 +53,7 @@ options = st.fixed_dictionaries(
 
 
 def memory(model: Inspection, request: PlanRequest, machine: Machine) -> Memory:
-    chosen = rules_of(request.engine).memory_model(shape_of(model), request, machine)
+    chosen = rules_of(request.engine).memory_model(PlanningCase(shape_of(model), request, machine))
     return memory_of(chosen.estimate_memory(request.context_len, request.num_sequences))
 
 
@@ -191,7 +192,7 @@ def test_what_fits_is_the_inverse_of_what_is_needed(
     assert usable is not None
 
     def fits(context_len: int, num_sequences: int) -> bool:
-        chosen = rules_of(engine).memory_model(shape_of(model), request, machine)
+        chosen = rules_of(engine).memory_model(PlanningCase(shape_of(model), request, machine))
         return chosen.estimate_memory(context_len, num_sequences).shortfall_bytes <= 0
 
     assert fit.fits is fits(length, count)

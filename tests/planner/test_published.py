@@ -12,6 +12,7 @@ from tests.planner.models import attention, inspection, latent, recurrent
 
 from ropewalk.inspector.layer_kinds import AnyLayer
 from ropewalk.planner.engines import llama_memory, llama_server, vllm
+from ropewalk.planner.engines.rules import PlanningCase
 from ropewalk.planner.engines.vllm_capacity import (
     capacity,
     estimated_max_len,
@@ -63,7 +64,7 @@ def test_caches_of_llama_cpp(shared: Path) -> None:
                 length, "llama-server", cache_type_k=row["kv_dtype"], cache_type_v=row["kv_dtype"]
             )
             estimated = llama_server.memory_model(
-                shape_of(model), request, Machine(kind="cpu")
+                PlanningCase(shape_of(model), request, Machine(kind="cpu"))
             ).estimate_memory(length, 1)
             planned = sum(term.bytes for term in estimated.devices[0].terms if term.name == "kv_cache")
             assert planned / MIB == pytest.approx(row["value"], abs=ROUNDING), row["id"]
@@ -95,7 +96,7 @@ def priced_by_vllm(row: dict[str, Any], length: int) -> vllm.VllmMemoryModel:
     request = PlanRequest(
         length, "vllm", cache_type_k=kind, cache_type_v=kind, tensor_parallel=row["tp"], device="cuda:0"
     )
-    return vllm.memory_model(shape_of(model), request, GPU)
+    return vllm.memory_model(PlanningCase(shape_of(model), request, GPU))
 
 
 def test_what_vllm_says_it_needs(shared: Path) -> None:
@@ -144,7 +145,7 @@ def delta_net(*, version: str, cache: str, mtp: int = 0, context: int, prefixes:
         context, "vllm", engine_version=version, cache_type_k=cache, cache_type_v=cache, mtp=mtp,
         prefix_caching=prefixes,
     )  # fmt: skip
-    return vllm.memory_model(shape_of(model, mtp=mtp), request, GPU)
+    return vllm.memory_model(PlanningCase(shape_of(model, mtp=mtp), request, GPU))
 
 
 def test_a_hybrid_without_prefix_caching_keeps_one_state() -> None:
@@ -186,5 +187,5 @@ def test_caches_of_a_plan_are_what_is_reserved() -> None:
     """The helper that the figures above rest on sums all devices."""
     model = inspection((attention(range(2), kv=8, dim=128),), hidden=64, inner=64, vocab=64, heads=8)
     request = PlanRequest(4096, "vllm", tensor_parallel=2, device="cuda:0")
-    estimated = vllm.memory_model(shape_of(model), request, GPU).estimate_memory(4096, 1)
+    estimated = vllm.memory_model(PlanningCase(shape_of(model), request, GPU)).estimate_memory(4096, 1)
     assert estimated.kv.reserved_bytes == cache_bytes(estimated.devices) == 2 * 257 * 16 * 2 * 4 * 512

@@ -17,6 +17,7 @@ from ropewalk.inspector.readers.ggml_types import GGML_TYPES
 from ropewalk.inspector.records import Inspection
 from ropewalk.planner.engines import llama_cpp_python
 from ropewalk.planner.engines.llama_memory import CACHE_TYPES
+from ropewalk.planner.engines.rules import PlanningCase
 from ropewalk.planner.machine import Machine
 from ropewalk.planner.model import shape_of
 from ropewalk.planner.records import Memory, PlanRequest
@@ -175,7 +176,7 @@ def _memory(parsed: dict[str, Any], n_ctx: int, inspection: Inspection, machine:
         flash_attn="on" if parsed.get("--flash_attn") else "off",
         gpu_layers=layers if layers >= 0 else None,
     )
-    memory_model = llama_cpp_python.memory_model(shape_of(inspection), request, machine)
+    memory_model = llama_cpp_python.memory_model(PlanningCase(shape_of(inspection), request, machine))
     return memory_of(memory_model.estimate_memory(n_ctx, 1))
 
 

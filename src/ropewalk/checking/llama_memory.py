@@ -15,6 +15,7 @@ from ropewalk.planner.engines.llama_attention import cpu_findings, kernel_findin
 from ropewalk.planner.engines.llama_fit import fitted_context
 from ropewalk.planner.engines.llama_memory import CACHE_TYPES
 from ropewalk.planner.engines.llama_slots import Slots
+from ropewalk.planner.engines.rules import PlanningCase
 from ropewalk.planner.fit import largest
 from ropewalk.planner.machine import Machine
 from ropewalk.planner.model import shape_of
@@ -59,7 +60,9 @@ def memory_for(
     """All memory terms of the server, term by term as in a plan; on the CPU where nothing names a GPU."""
     slots = served.slots
     request = _request(settings, slots, on_gpu=bool(on_gpu), version=version)
-    memory_model = llama_server.memory_model(shape_of(inspection, mtp=request.mtp), request, machine)
+    memory_model = llama_server.memory_model(
+        PlanningCase(shape_of(inspection, mtp=request.mtp), request, machine)
+    )
 
     def ends(n_ctx: int) -> tuple[int, int]:
         return _ends(memory_model.estimate_memory(max(n_ctx // slots.num_slots, 1), slots.num_slots))
@@ -102,7 +105,7 @@ def fitted(
     request = replace(
         _request(settings, served.slots, on_gpu=True, version=version), memory_bytes=machine.memory_bytes
     )
-    model = llama_server.memory_model(shape_of(inspection, mtp=request.mtp), request, machine)
+    model = llama_server.memory_model(PlanningCase(shape_of(inspection, mtp=request.mtp), request, machine))
     longest = served.slots.n_ctx
     found = fitted_context(
         model,

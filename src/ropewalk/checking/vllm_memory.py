@@ -12,6 +12,7 @@ from ropewalk.checking.diagnostics import Diagnostic, Repair, diagnostic, set_fl
 from ropewalk.checking.vllm_settings import VllmServed, VllmSettings
 from ropewalk.inspector.records import Inspection
 from ropewalk.planner.engines import vllm, vllm_settings
+from ropewalk.planner.engines.rules import PlanningCase
 from ropewalk.planner.engines.vllm_capacity import (
     Refusal,
     StartPool,
@@ -69,7 +70,7 @@ def memory_for(
         return None
     request = replace(settings.request, context_len=served.served_len)
     running = request.max_num_seqs or _default_sequences(settings, machine)
-    memory_model = vllm.memory_model(_shape(settings, inspection), request, machine)
+    memory_model = vllm.memory_model(PlanningCase(_shape(settings, inspection), request, machine))
     length = served.served_len
     estimate = memory_model.estimate_memory(length, 1)
     room = _room(settings, memory_model, length, running, machine)

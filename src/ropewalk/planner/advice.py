@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ropewalk.planner.balance import balanced
-from ropewalk.planner.case import PlanningCase
+from ropewalk.planner.engines.rules import PlanningCase
 from ropewalk.planner.fit import fit_limits
 from ropewalk.planner.parallel import world_size
 from ropewalk.planner.records import Advice, AdviceKind, Fit, PlanRequest

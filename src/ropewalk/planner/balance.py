@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ropewalk.planner.case import PlanningCase
+from ropewalk.planner.engines.rules import PlanningCase
 from ropewalk.planner.records import PlanRequest
 
 

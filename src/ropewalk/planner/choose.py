@@ -15,11 +15,10 @@ from ropewalk.findings import Finding
 from ropewalk.inspector.records import Inspection
 from ropewalk.planner.cache_costs import LOSSES, CacheCost, cost_of, describe_loss
 from ropewalk.planner.calibration import Calibration
-from ropewalk.planner.case import PlanningCase
 from ropewalk.planner.choice import Choice, Option
 from ropewalk.planner.compute import speed_of
 from ropewalk.planner.engines import rules_of
-from ropewalk.planner.engines.rules import MemoryModel
+from ropewalk.planner.engines.rules import MemoryModel, PlanningCase
 from ropewalk.planner.fit import longest_fit
 from ropewalk.planner.longest import LONGEST, longest_context
 from ropewalk.planner.machine import Machine, device_of
@@ -136,7 +135,7 @@ def _all(inspection: Inspection, target: Target) -> Iterator[_Tried]:
     for name in (request.cache_type_k,) if given else rules.FIT_TYPES:
         asked = request if given else replace(request, cache_type_k=name, cache_type_v=name)
         try:
-            case = PlanningCase(shape, asked, target.machine, rules)
+            case = PlanningCase(shape, asked, target.machine)
             yield from (_Tried(model, one.request, one, memory) for one, memory in _variants(model, case))
         except RopewalkError as error:
             yield _Tried(model, asked, error=error.message)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ropewalk.planner.case import PlanningCase
-from ropewalk.planner.engines.rules import MemoryModel
+from ropewalk.planner.engines.rules import MemoryModel, PlanningCase
 from ropewalk.planner.records import FitRow, PlanRequest
 
 # No engine counts tokens or sequences beyond 32 bits.

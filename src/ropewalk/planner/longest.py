@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from ropewalk.errors import UsageError
 from ropewalk.inspector.records import Inspection
-from ropewalk.planner.case import PlanningCase
+from ropewalk.planner.engines.rules import PlanningCase
 from ropewalk.planner.fit import longest_fit
 from ropewalk.planner.placement import GOALS, placements
 from ropewalk.planner.records import Fit

@@ -35,6 +35,9 @@ class Machine:
         return self.name is not None and any(mark in self.name.upper() for mark in ("H100", "H200", "H800"))
 
 
+UNKNOWN = Machine()
+
+
 def device_of(request: PlanRequest, machine: Machine, *, default: DeviceKind) -> DeviceKind:
     """CPU or GPU: as asked, else as the machine is, else as most use the engine."""
     if request.device == "auto":

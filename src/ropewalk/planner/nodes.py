@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from ropewalk.errors import UsageError
 from ropewalk.planner.balance import balanced
-from ropewalk.planner.case import PlanningCase
+from ropewalk.planner.engines.rules import PlanningCase
 from ropewalk.planner.parallel import divisors
 from ropewalk.planner.records import Candidate, PlanRequest
 from ropewalk.units import format_bytes

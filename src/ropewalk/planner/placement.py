@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from ropewalk.engines import engine_of
 from ropewalk.errors import UsageError
-from ropewalk.planner.case import PlanningCase
+from ropewalk.planner.engines.rules import PlanningCase
 from ropewalk.planner.fit import fit_limits
 from ropewalk.planner.records import FitGoal, PlacementStep, PlacementStepKind, PlanRequest
 from ropewalk.planner.shape import ModelShape

@@ -12,12 +12,12 @@ from ropewalk.inspector.records import Inspection
 from ropewalk.planner.advice import advise
 from ropewalk.planner.calibration import Calibration
 from ropewalk.planner.cards import find_cards
-from ropewalk.planner.case import PlanningCase
 from ropewalk.planner.compute import compute_of, work_of
 from ropewalk.planner.engines import rules_of
+from ropewalk.planner.engines.rules import PlanningCase
 from ropewalk.planner.fit import fit_limits
 from ropewalk.planner.longest import LONGEST, longest_context
-from ropewalk.planner.machine import Machine
+from ropewalk.planner.machine import UNKNOWN, Machine
 from ropewalk.planner.model import shape_of
 from ropewalk.planner.nodes import find_nodes
 from ropewalk.planner.parallel import world_size
@@ -43,7 +43,6 @@ from ropewalk.planner.verdict import errors_of, largest_context
 from ropewalk.planner.ways_out import ways_out
 from ropewalk.units import MIB, format_bytes
 
-_UNKNOWN = Machine()
 _LEAST = {
     "context_len": LONGEST, "num_sequences": 1, "tensor_parallel": 1, "pipeline_parallel": 1,
     "max_batched_tokens": 1, "batch": 1, "ubatch": 1, "gpu_layers": 0, "cache_ram_bytes": 0,
@@ -59,7 +58,7 @@ def make_plan(
     inspection: Inspection,
     request: PlanRequest,
     *,
-    machine: Machine = _UNKNOWN,
+    machine: Machine = UNKNOWN,
     draft: Inspection | None = None,
     projector: Inspection | None = None,
     calibration: Calibration | None = None,
@@ -76,9 +75,7 @@ def make_plan(
     request, machine = with_cards(request, machine)
     require_sane(request)
     shape = shape_of(inspection, draft=draft, projector=projector, mtp=request.mtp)
-    case, candidates, placements = _settled(
-        _with_length(inspection, PlanningCase(shape, request, machine, rules_of(request.engine)))
-    )
+    case, candidates, placements = _settled(_with_length(inspection, PlanningCase(shape, request, machine)))
     request = case.request
     key, value = case.types()
     estimated = case.memory_model().estimate_memory(request.context_len, request.num_sequences)
@@ -125,15 +122,15 @@ def make_plan(
 
 
 def prompt_work(
-    inspection: Inspection, request: PlanRequest, lengths: Iterable[int], *, machine: Machine = _UNKNOWN
+    inspection: Inspection, request: PlanRequest, lengths: Iterable[int], *, machine: Machine = UNKNOWN
 ) -> tuple[PromptWork, ...]:
     """The work of prompts of these lengths where ``request`` is served; raises as :func:`make_plan` does."""
     shape = shape_of(inspection, mtp=request.mtp)
-    key, value = PlanningCase(shape, request, machine, rules_of(request.engine)).types()
+    key, value = PlanningCase(shape, request, machine).types()
     return tuple(work_of(shape, length=length, key=key, value=value) for length in lengths)
 
 
-def with_cards(request: PlanRequest, machine: Machine = _UNKNOWN) -> tuple[PlanRequest, Machine]:
+def with_cards(request: PlanRequest, machine: Machine = UNKNOWN) -> tuple[PlanRequest, Machine]:
     """The request with a budget, and the machine that it is planned for: the cards that it names, over which
     several are cut unless a cut is asked for, else ``machine``, whose memory is the budget where it is here.
 

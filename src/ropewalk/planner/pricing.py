@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ropewalk.planner.case import PlanningCase
-from ropewalk.planner.engines.rules import MemoryModel
+from ropewalk.planner.engines.rules import MemoryModel, PlanningCase
 from ropewalk.planner.terms import DeviceMemory
 
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from ropewalk.planner.cache_costs import describe_loss
-from ropewalk.planner.case import PlanningCase
 from ropewalk.planner.choice import Option, Step, StepKind
+from ropewalk.planner.engines.rules import PlanningCase
 from ropewalk.planner.fit import longest_fit
 from ropewalk.planner.placement import one_less
 from ropewalk.planner.pricing import price

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from ropewalk.errors import UsageError
 from ropewalk.planner.cache_costs import cost_of, describe_loss
-from ropewalk.planner.case import PlanningCase
+from ropewalk.planner.engines.rules import PlanningCase
 from ropewalk.planner.parallel import world_size
 from ropewalk.planner.placement import placed
 from ropewalk.planner.pricing import price

@@ -10,6 +10,7 @@ from tests.planner.models import gemma3_270m, smollm2
 from ropewalk.errors import UsageError
 from ropewalk.inspector.records import Inspection
 from ropewalk.planner.engines.llama_cpp_python import PythonMemoryModel, findings, memory_model
+from ropewalk.planner.engines.rules import PlanningCase
 from ropewalk.planner.machine import Machine
 from ropewalk.planner.model import shape_of
 from ropewalk.planner.plan import make_plan
@@ -23,7 +24,7 @@ ROUNDING = 5243  # two decimals of a MiB
 
 def memory(model: Inspection, context_len: int, machine: Machine = CPU, **options: Any) -> Memory:
     request = PlanRequest(context_len, "llama-cpp-python", **options)
-    chosen = memory_model(shape_of(model), request, machine)
+    chosen = memory_model(PlanningCase(shape_of(model), request, machine))
     assert isinstance(chosen, PythonMemoryModel)
     return memory_of(chosen.estimate_memory(context_len, 1))
 
@@ -76,7 +77,9 @@ def test_windows_are_kept_at_full_length() -> None:
     assert abs(term(found, "compute_buffer").bytes - 514.50 * MIB) <= ROUNDING
     shape, request = shape_of(gemma3_270m()), PlanRequest(2048, "llama-cpp-python")
     windows = [
-        one.where["window"] for one in findings(shape, request, CPU) if one.code == "window_kept_whole"
+        one.where["window"]
+        for one in findings(PlanningCase(shape, request, CPU))
+        if one.code == "window_kept_whole"
     ]
     assert windows == [512]
 
@@ -121,7 +124,7 @@ def test_one_sequence() -> None:
 )
 def test_what_its_server_cannot_be_told_is_refused(options: dict[str, Any], said: str) -> None:
     with pytest.raises(UsageError, match=said):
-        memory_model(shape_of(smollm2()), PlanRequest(2048, "llama-cpp-python", **options), CPU)
+        memory_model(PlanningCase(shape_of(smollm2()), PlanRequest(2048, "llama-cpp-python", **options), CPU))
 
 
 def test_no_cap_at_the_trained_context_has_to_be_lifted() -> None:

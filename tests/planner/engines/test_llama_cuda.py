@@ -11,6 +11,7 @@ from tests.planner.models import smollm2
 
 from ropewalk.planner.engines import llama_attention, llama_builds, llama_server
 from ropewalk.planner.engines.llama_memory import CACHE_TYPES
+from ropewalk.planner.engines.rules import PlanningCase
 from ropewalk.planner.machine import Machine
 from ropewalk.planner.model import shape_of
 from ropewalk.planner.plan import make_plan
@@ -28,7 +29,7 @@ def buffers(path: Path, context_len: int, build: str | None, **options: Any) -> 
     model = read(path)
     request = PlanRequest(context_len, "llama-server", device="cuda", engine_version=build, **options)
     shape = shape_of(model, mtp=request.mtp)
-    estimated = llama_server.memory_model(shape, request, GPU).estimate_memory(
+    estimated = llama_server.memory_model(PlanningCase(shape, request, GPU)).estimate_memory(
         context_len, request.num_sequences
     )
     found = [

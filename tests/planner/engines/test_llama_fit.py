@@ -7,6 +7,7 @@ from tests.planner.models import smollm2
 
 from ropewalk.planner.engines.llama_fit import FitEffect, fit_effect, fitted_context
 from ropewalk.planner.engines.llama_server import memory_model
+from ropewalk.planner.engines.rules import PlanningCase
 from ropewalk.planner.machine import Machine
 from ropewalk.planner.model import shape_of
 from ropewalk.planner.records import PlanRequest
@@ -34,7 +35,7 @@ def test_what_it_may_change(
 def test_the_context_it_leaves() -> None:
     """On the line between the floor and the longest, in whole pads, and no less than the floor."""
     request = PlanRequest(8192, "llama-server", device="cuda", memory_bytes=GIB)
-    model = memory_model(shape_of(smollm2()), request, Machine(kind="gpu"))
+    model = memory_model(PlanningCase(shape_of(smollm2()), request, Machine(kind="gpu")))
     assert fitted_context(model, longest=8192, margin=100 * MIB) == 8192
     left = fitted_context(model, longest=131072, margin=100 * MIB)
     assert 4096 < left < 131072

@@ -27,6 +27,7 @@ from ropewalk.inspector.records import Inspection
 from ropewalk.planner.engines.llama_memory import CACHE_TYPES, LlamaMemoryModel
 from ropewalk.planner.engines.llama_server import findings, memory_model
 from ropewalk.planner.engines.llama_slots import resolve_slots
+from ropewalk.planner.engines.rules import PlanningCase
 from ropewalk.planner.machine import Machine
 from ropewalk.planner.model import shape_of
 from ropewalk.planner.records import Memory, PlanRequest
@@ -38,7 +39,7 @@ CPU = Machine(kind="cpu")
 
 def memory(model: Inspection, context_len: int, **options: Any) -> Memory:
     request = PlanRequest(context_len, "llama-server", **options)
-    chosen = memory_model(shape_of(model), request, CPU)
+    chosen = memory_model(PlanningCase(shape_of(model), request, CPU))
     return memory_of(chosen.estimate_memory(context_len, request.num_sequences))
 
 
@@ -188,7 +189,7 @@ def test_a_draft_brings_a_second_cache() -> None:
     """28 layers, 8 x 128, at 131,072 tokens: 14 GiB beside its weights (Anbeeld/beellama.cpp#97)."""
     draft = inspection((attention(range(28), kv=8, dim=128),), hidden=1024, inner=3072, vocab=64, heads=16)
     request = PlanRequest(131_072, "llama-server")
-    chosen = memory_model(shape_of(qwen3_8b(), draft=draft), request, CPU)
+    chosen = memory_model(PlanningCase(shape_of(qwen3_8b(), draft=draft), request, CPU))
     term = memory_of(chosen.estimate_memory(131_072, 1)).term("draft_model")
     assert term is not None
     assert term.logical_bytes == 15_032_385_536
@@ -197,7 +198,9 @@ def test_a_draft_brings_a_second_cache() -> None:
 def test_a_draft_brings_buffers_of_its_own() -> None:
     """SmolLM2-135M Q4_1 drafts for itself (b11434, -c 4096, -np 1, --spec-type draft-simple): model 92.10,
     KV 90.00, output 0.19, compute 18.6426 MiB."""
-    chosen = memory_model(shape_of(smollm2(), draft=smollm2()), PlanRequest(4096, "llama-server"), CPU)
+    chosen = memory_model(
+        PlanningCase(shape_of(smollm2(), draft=smollm2()), PlanRequest(4096, "llama-server"), CPU)
+    )
     memory = memory_of(chosen.estimate_memory(4096, 1))
     term, compute = memory.term("draft_model"), memory.term("compute_buffer")
     assert term is not None
@@ -219,7 +222,7 @@ def test_mtp_layers_keep_a_cache() -> None:
         mtp_layers=1,
     )
     request = PlanRequest(262_144, "llama-server", mtp=1)
-    chosen = memory_model(shape_of(model, mtp=1), request, CPU)
+    chosen = memory_model(PlanningCase(shape_of(model, mtp=1), request, CPU))
     term = memory_of(chosen.estimate_memory(262_144, 1)).term("draft_model")
     assert term is not None
     assert term.logical_bytes == term.low_bytes == 1024 * MIB
@@ -228,7 +231,7 @@ def test_mtp_layers_keep_a_cache() -> None:
 
 def on_gpus(model: Inspection, context_len: int, **options: Any) -> Memory:
     request = PlanRequest(context_len, "llama-server", device="cuda:0", **options)
-    chosen: LlamaMemoryModel = memory_model(shape_of(model), request, Machine())
+    chosen: LlamaMemoryModel = memory_model(PlanningCase(shape_of(model), request, Machine()))
     return memory_of(chosen.estimate_memory(context_len, 1))
 
 
@@ -279,7 +282,7 @@ def test_buffers_of_a_gpu_are_a_range() -> None:
 )
 def test_refused_cache_types(model: Inspection, options: dict[str, Any], code: str) -> None:
     request = PlanRequest(8192, "llama-server", **options)
-    found = [one for one in findings(shape_of(model), request, CPU) if one.severity == "error"]
+    found = [one for one in findings(PlanningCase(shape_of(model), request, CPU)) if one.severity == "error"]
     assert next(one.code for one in found) == code
 
 
@@ -289,7 +292,7 @@ def test_refused_cache_types(model: Inspection, options: dict[str, Any], code: s
 )
 def test_allowed_cache_types(options: dict[str, Any]) -> None:
     request = PlanRequest(8192, "llama-server", **options)
-    found = findings(shape_of(qwen3_8b()), request, CPU)
+    found = findings(PlanningCase(shape_of(qwen3_8b()), request, CPU))
     assert not [one for one in found if one.severity == "error"]
 
 
@@ -301,10 +304,10 @@ def test_an_unknown_cache_type_names_the_known() -> None:
 
 def test_a_shared_pool_and_a_foreign_format_are_told() -> None:
     request = PlanRequest(8192, "llama-server", num_sequences=4, kv_unified=True)
-    codes = [one.code for one in findings(shape_of(qwen3_8b()), request, CPU)]
+    codes = [one.code for one in findings(PlanningCase(shape_of(qwen3_8b()), request, CPU))]
     assert codes == ["pool_shared", "needs_conversion"]
     gguf = replace(shape_of(qwen3_8b()), stored_as="gguf")
-    assert not findings(gguf, replace(request, num_sequences=1), CPU)
+    assert not findings(PlanningCase(gguf, replace(request, num_sequences=1), CPU))
 
 
 def test_every_run_of_the_ground_truth(shared: Path) -> None:
@@ -331,7 +334,7 @@ def test_every_run_of_the_ground_truth(shared: Path) -> None:
             cache_type_v=option(command, "-ctv", "auto"),
             flash_attn="off" if option(command, "-fa", "auto") == "off" else "auto",
         )
-        (host,) = memory_model(shape, request, CPU).devices(slots)
+        (host,) = memory_model(PlanningCase(shape, request, CPU)).devices(slots)
         terms = {term.name: term for term in host.terms}
         printed = row["bytes"]
         rounding = len(row["kv_lines"]) * 0.005 * MIB

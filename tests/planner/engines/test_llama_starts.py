@@ -16,6 +16,7 @@ from ropewalk.planner.engines.llama_compute import compute_buffer, graph_of
 from ropewalk.planner.engines.llama_memory import CACHE_TYPES
 from ropewalk.planner.engines.llama_server import memory_model
 from ropewalk.planner.engines.llama_slots import resolve_slots
+from ropewalk.planner.engines.rules import PlanningCase
 from ropewalk.planner.machine import Machine
 from ropewalk.planner.model import shape_of
 from ropewalk.planner.plan import make_plan
@@ -62,7 +63,7 @@ def test_caches_states_and_buffers(shared: Path, engines2: Path) -> None:
         shape = shape_of(model)
         terms = {
             term.name: term
-            for device in memory_model(shape, request, CPU).devices(slots)
+            for device in memory_model(PlanningCase(shape, request, CPU)).devices(slots)
             for term in device.terms
         }
         said = row["bytes"]

@@ -11,6 +11,7 @@ from tests.planner.models import attention, gemma3_270m, inspection, qwen3_8b, s
 
 from ropewalk.errors import UsageError
 from ropewalk.inspector.records import Inspection
+from ropewalk.planner.engines.rules import PlanningCase
 from ropewalk.planner.engines.transformers import memory_model, prefill_activations
 from ropewalk.planner.machine import Machine
 from ropewalk.planner.model import shape_of
@@ -27,7 +28,7 @@ QWEN25 = {
 
 def memory(model: Inspection, context_len: int, **options: Any) -> Memory:
     request = PlanRequest(context_len, "transformers", **options)
-    chosen = memory_model(shape_of(model), request, Machine())
+    chosen = memory_model(PlanningCase(shape_of(model), request, Machine()))
     return memory_of(chosen.estimate_memory(context_len, request.num_sequences))
 
 
@@ -96,7 +97,7 @@ def test_split_over_devices() -> None:
 
 def test_an_assistant_model_is_a_second_one() -> None:
     request = PlanRequest(8192, "transformers")
-    chosen = memory_model(shape_of(qwen3_8b(), draft=smollm2()), request, Machine())
+    chosen = memory_model(PlanningCase(shape_of(qwen3_8b(), draft=smollm2()), request, Machine()))
     term = memory_of(chosen.estimate_memory(8192, 1)).term("draft_model")
     assert term is not None
     assert term.bytes == 269_030_016 + 8192 * 23_040

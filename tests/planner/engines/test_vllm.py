@@ -26,6 +26,7 @@ from tests.planner.models import (
 from ropewalk.errors import UsageError
 from ropewalk.inspector.layer_kinds import ChunkedAttention, CrossAttention
 from ropewalk.inspector.records import Inspection, WeightBytes
+from ropewalk.planner.engines.rules import PlanningCase
 from ropewalk.planner.engines.vllm import VllmMemoryModel, findings, memory_model, usable_bytes
 from ropewalk.planner.engines.vllm_capacity import capacity, estimated_max_len, needed_bytes
 from ropewalk.planner.engines.vllm_settings import batched_tokens, requested_bytes
@@ -41,7 +42,7 @@ CPU, GPU = Machine(kind="cpu"), Machine(kind="gpu")
 def pricing(
     model: Inspection, context_len: int, *, machine: Machine = CPU, **options: Any
 ) -> VllmMemoryModel:
-    return memory_model(shape_of(model), PlanRequest(context_len, "vllm", **options), machine)
+    return memory_model(PlanningCase(shape_of(model), PlanRequest(context_len, "vllm", **options), machine))
 
 
 def memory(model: Inspection, context_len: int, **options: Any) -> Memory:
@@ -319,7 +320,7 @@ def test_an_mtp_layer_joins_the_pool() -> None:
         (attention(range(24), kv=8, dim=128),), hidden=2048, inner=64, vocab=64, heads=16, **facts
     )
     request = PlanRequest(4096, "vllm", mtp=1)
-    with_mtp = memory_model(shape_of(drafting, mtp=1), request, GPU)
+    with_mtp = memory_model(PlanningCase(shape_of(drafting, mtp=1), request, GPU))
     assert with_mtp.bytes_per_block(0) == pricing(plain, 4096, machine=GPU).bytes_per_block(0) * 25 // 24
     assert memory_of(with_mtp.estimate_memory(4096, 1)).term("draft_model") is not None
 
@@ -408,15 +409,15 @@ def test_utilisation_is_a_share_of_the_whole_device(
     assert asked / GIB == pytest.approx(requested, abs=0.001)
     assert asked > free_bytes
     machine = Machine("gpu", total_bytes, free_bytes)
-    (found,) = findings(shape_of(smollm2()), PlanRequest(2048, "vllm"), machine)
+    (found,) = findings(PlanningCase(shape_of(smollm2()), PlanRequest(2048, "vllm"), machine))
     assert (found.code, found.where["max_percent"]) == ("memory_in_use", round(fits * 100))
 
 
 def test_a_gpu_lends_92_percent_and_a_cpu_all() -> None:
-    request = PlanRequest(2048, "vllm", memory_bytes=100 * GIB)
-    assert usable_bytes(request, GPU) == 92 * GIB
-    assert usable_bytes(request, CPU) == 100 * GIB
-    assert usable_bytes(PlanRequest(2048, "vllm"), GPU) is None
+    shape, request = shape_of(smollm2()), PlanRequest(2048, "vllm", memory_bytes=100 * GIB)
+    assert usable_bytes(PlanningCase(shape, request, GPU)) == 92 * GIB
+    assert usable_bytes(PlanningCase(shape, request, CPU)) == 100 * GIB
+    assert usable_bytes(PlanningCase(shape, PlanRequest(2048, "vllm"), GPU)) is None
 
 
 def test_one_type_for_keys_and_values() -> None:
@@ -433,8 +434,10 @@ def test_types_that_a_cpu_serves_wrongly_are_not_offered() -> None:
 
 def test_a_latent_layout_needs_latent_rows() -> None:
     request = PlanRequest(2048, "vllm", **typed("fp8_ds_mla"))
-    assert [one.code for one in findings(shape_of(qwen3_8b()), request, GPU)] == ["cache_type_misaligned"]
-    assert not findings(shape_of(deepseek_v3()), request, GPU)
+    assert [one.code for one in findings(PlanningCase(shape_of(qwen3_8b()), request, GPU))] == [
+        "cache_type_misaligned"
+    ]
+    assert not findings(PlanningCase(shape_of(deepseek_v3()), request, GPU))
 
 
 def test_every_run_of_the_ground_truth(shared: Path) -> None:

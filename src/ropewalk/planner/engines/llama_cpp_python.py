@@ -18,7 +18,7 @@ from ropewalk.planner.engines.llama_compute import Bounds, beside_logits, comput
 from ropewalk.planner.engines.llama_memory import CACHE_TYPES, LlamaMemoryModel
 from ropewalk.planner.engines.llama_places import Place
 from ropewalk.planner.engines.llama_slots import CELL_PAD, Slots, resolve_slots
-from ropewalk.planner.machine import Machine
+from ropewalk.planner.engines.rules import PlanningCase
 from ropewalk.planner.records import AdviceKind, MemoryTerm, PlanRequest, Traffic
 from ropewalk.planner.shape import ModelShape
 from ropewalk.planner.terms import DeviceMemory, MemoryEstimate, estimate, shortfall_of, with_places
@@ -35,11 +35,12 @@ _PROCESS_PER_TOKEN = 132
 _PROCESS_SPREAD = 30 * MIB
 
 
-def types_of(shape: ModelShape, request: PlanRequest, machine: Machine) -> tuple[CacheType, CacheType]:
+def types_of(case: PlanningCase) -> tuple[CacheType, CacheType]:
     """The cache types of keys and values; ``auto`` is f16.
 
     Raises :class:`UsageError` for a type that ggml has not, and for what only llama-server can be told.
     """
+    shape, request = case.shape, case.request
     _require_known(shape, request)
     key, value = ("f16" if name == "auto" else name for name in (request.cache_type_k, request.cache_type_v))
     return (
@@ -48,9 +49,9 @@ def types_of(shape: ModelShape, request: PlanRequest, machine: Machine) -> tuple
     )
 
 
-def usable_bytes(request: PlanRequest, machine: Machine) -> int | None:
+def usable_bytes(case: PlanningCase) -> int | None:
     """All of the budget."""
-    return request.memory_bytes
+    return case.request.memory_bytes
 
 
 def as_served(request: PlanRequest) -> PlanRequest:
@@ -68,10 +69,10 @@ def slots_of(request: PlanRequest, context_len: int) -> Slots:
     )
 
 
-def memory_model(shape: ModelShape, request: PlanRequest, machine: Machine) -> PythonMemoryModel:
+def memory_model(case: PlanningCase) -> PythonMemoryModel:
     """Place the layers. Raises :class:`UsageError` as :func:`types_of` does."""
-    types_of(shape, request, machine)
-    return PythonMemoryModel(llama_server.memory_model(shape, as_served(request), machine))
+    types_of(case)
+    return PythonMemoryModel(llama_server.memory_model(case.asking(as_served(case.request))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,19 +146,20 @@ class PythonMemoryModel:
         return estimate("process_overhead", count, low, high, source)
 
 
-def traffic(shape: ModelShape, request: PlanRequest) -> tuple[Traffic, ...]:
+def traffic(case: PlanningCase) -> tuple[Traffic, ...]:
     """No rule is known."""
     return ()
 
 
-def alternatives(shape: ModelShape, request: PlanRequest) -> tuple[tuple[AdviceKind, PlanRequest], ...]:
+def alternatives(case: PlanningCase) -> tuple[tuple[AdviceKind, PlanRequest], ...]:
     """None, as with llama-server."""
     return ()
 
 
-def findings(shape: ModelShape, request: PlanRequest, machine: Machine) -> list[Finding]:
+def findings(case: PlanningCase) -> list[Finding]:
     """What llama.cpp refuses, and what the library does otherwise than llama-server."""
-    found = llama_server.findings(shape, as_served(request), machine)
+    shape, request = case.shape, case.request
+    found = llama_server.findings(case.asking(as_served(request)))
     windows = sorted({group.window for group in shape.layers if group.window})
     if windows and not request.swa_full:
         found.append(

@@ -11,6 +11,7 @@ from ropewalk.planner.engines.llama_attention import cpu_findings, kernel_findin
 from ropewalk.planner.engines.llama_compute import Graph, graph_of
 from ropewalk.planner.engines.llama_memory import CACHE_TYPES, LlamaMemoryModel, rows_of
 from ropewalk.planner.engines.llama_places import places_of, spots_of
+from ropewalk.planner.engines.rules import PlanningCase
 from ropewalk.planner.machine import Machine, device_of
 from ropewalk.planner.parallel import check_options
 from ropewalk.planner.records import AdviceKind, PlanRequest, Traffic
@@ -25,8 +26,9 @@ _OPTIONS = frozenset({
 })  # fmt: skip
 
 
-def types_of(shape: ModelShape, request: PlanRequest, machine: Machine) -> tuple[CacheType, CacheType]:
+def types_of(case: PlanningCase) -> tuple[CacheType, CacheType]:
     """The cache types of keys and values; ``auto`` is f16. Raises :class:`UsageError`."""
+    request = case.request
     key, value = ("f16" if name == "auto" else name for name in (request.cache_type_k, request.cache_type_v))
     return (
         find_cache_type(CACHE_TYPES, key, engine="llama-server"),
@@ -34,16 +36,17 @@ def types_of(shape: ModelShape, request: PlanRequest, machine: Machine) -> tuple
     )
 
 
-def usable_bytes(request: PlanRequest, machine: Machine) -> int | None:
+def usable_bytes(case: PlanningCase) -> int | None:
     """All of the budget."""
-    return request.memory_bytes
+    return case.request.memory_bytes
 
 
-def memory_model(shape: ModelShape, request: PlanRequest, machine: Machine) -> LlamaMemoryModel:
+def memory_model(case: PlanningCase) -> LlamaMemoryModel:
     """Place the layers. Raises :class:`UsageError` for a cache type that ggml has not, and for a split that
     is not one of the devices."""
+    shape, request, machine = case.shape, case.request, case.machine
     check_options(request, _OPTIONS)
-    key, value = types_of(shape, request, machine)
+    key, value = types_of(case)
     on_gpu = device_of(request, machine, default="cpu") == "gpu" and request.gpu_layers != 0
     asked = request.gpus_per_node or request.tensor_parallel * request.pipeline_parallel
     spots = spots_of(request, asked if on_gpu else 0)
@@ -70,19 +73,20 @@ def _draft_graph(shape: ModelShape) -> Graph | None:
     return graph_of(model, f16, f16) if model else None
 
 
-def traffic(shape: ModelShape, request: PlanRequest) -> tuple[Traffic, ...]:
+def traffic(case: PlanningCase) -> tuple[Traffic, ...]:
     """No rule is known."""
     return ()
 
 
-def alternatives(shape: ModelShape, request: PlanRequest) -> tuple[tuple[AdviceKind, PlanRequest], ...]:
+def alternatives(case: PlanningCase) -> tuple[tuple[AdviceKind, PlanRequest], ...]:
     """None: layers go where the shares of the devices put them."""
     return ()
 
 
-def findings(shape: ModelShape, request: PlanRequest, machine: Machine) -> list[Finding]:
+def findings(case: PlanningCase) -> list[Finding]:
     """What llama-server refuses, and what its slots share."""
-    key, value = types_of(shape, request, machine)
+    shape, request, machine = case.shape, case.request, case.machine
+    key, value = types_of(case)
     found = [*_misaligned(shape, key, value)]
     if shape.encoder_only:
         message = f"{request.engine} generates text, and this model is an encoder alone: it does not start"

@@ -16,10 +16,10 @@ from ropewalk.planner.caches import CacheType
 from ropewalk.planner.engines import llama_server
 from ropewalk.planner.engines.llama_memory import LlamaMemoryModel
 from ropewalk.planner.engines.llama_slots import CELL_PAD
+from ropewalk.planner.engines.rules import PlanningCase
 from ropewalk.planner.machine import Machine, device_of
 from ropewalk.planner.parallel import check_options
 from ropewalk.planner.records import AdviceKind, MemoryTerm, PlanRequest, Traffic
-from ropewalk.planner.shape import ModelShape
 from ropewalk.planner.terms import DeviceMemory, MemoryEstimate
 from ropewalk.units import GIB, MIB, format_tokens
 
@@ -34,28 +34,30 @@ _SMALLEST_BATCH = 512
 _DEFAULT_CONTEXTS = ((47 * GIB, 262_144), (23 * GIB, 32_768), (0, 4096))
 
 
-def types_of(shape: ModelShape, request: PlanRequest, machine: Machine) -> tuple[CacheType, CacheType]:
+def types_of(case: PlanningCase) -> tuple[CacheType, CacheType]:
     """OLLAMA_KV_CACHE_TYPE, of keys and values. Raises :class:`UsageError` where they differ."""
+    request = case.request
     if request.cache_type_k != request.cache_type_v:
         raise UsageError(
             f"Ollama has one cache type for both, not {request.cache_type_k} and {request.cache_type_v}",
             where={"flag": "--cache-type", "k": request.cache_type_k, "v": request.cache_type_v},
         )
-    return llama_server.types_of(shape, request, machine)
+    return llama_server.types_of(case)
 
 
-def usable_bytes(request: PlanRequest, machine: Machine) -> int | None:
+def usable_bytes(case: PlanningCase) -> int | None:
     """All of the budget."""
-    return request.memory_bytes
+    return case.request.memory_bytes
 
 
-def memory_model(shape: ModelShape, request: PlanRequest, machine: Machine) -> OllamaMemoryModel:
+def memory_model(case: PlanningCase) -> OllamaMemoryModel:
     """llama-server's, for each batch. Raises :class:`UsageError` for what Ollama has no setting for."""
+    request = case.request
     _require_known(request)
-    types_of(shape, request, machine)
+    types_of(case)
 
     def model(batch: int) -> LlamaMemoryModel:
-        return llama_server.memory_model(shape, as_served(request, batch), machine)
+        return llama_server.memory_model(case.asking(as_served(request, batch)))
 
     if request.batch:
         return OllamaMemoryModel(((0, model(request.batch)),))
@@ -110,21 +112,22 @@ def _down_to(term: MemoryTerm, least: MemoryTerm) -> MemoryTerm:
     return replace(term, low_bytes=least.low_bytes, basis="estimate")
 
 
-def traffic(shape: ModelShape, request: PlanRequest) -> tuple[Traffic, ...]:
+def traffic(case: PlanningCase) -> tuple[Traffic, ...]:
     """No rule is known."""
     return ()
 
 
-def alternatives(shape: ModelShape, request: PlanRequest) -> tuple[tuple[AdviceKind, PlanRequest], ...]:
+def alternatives(case: PlanningCase) -> tuple[tuple[AdviceKind, PlanRequest], ...]:
     """None, as with llama-server."""
     return ()
 
 
-def findings(shape: ModelShape, request: PlanRequest, machine: Machine) -> list[Finding]:
+def findings(case: PlanningCase) -> list[Finding]:
     """What llama-server says, where the settings of the plan go, and what Ollama would serve without them."""
+    request, machine = case.request, case.machine
     served = as_served(request, request.batch or _SMALLEST_BATCH)
     return [
-        *llama_server.findings(shape, served, machine),
+        *llama_server.findings(case.asking(served)),
         *_unavailable(request),
         _settings(request),
         _default_context(request, machine),

@@ -1,13 +1,16 @@
-"""What the planner asks of an engine; everything that rounds, pads or reserves is behind this."""
+"""What a plan is made from, and what is asked of an engine: all that rounds, pads or reserves."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Protocol
+from dataclasses import dataclass, replace
+from importlib import import_module
+from typing import Protocol, cast
 
+from ropewalk.engines import engine_of
 from ropewalk.findings import Finding
 from ropewalk.planner.caches import CacheType
-from ropewalk.planner.machine import Machine
+from ropewalk.planner.machine import UNKNOWN, Machine
 from ropewalk.planner.records import AdviceKind, PlanRequest, Traffic
 from ropewalk.planner.shape import ModelShape
 from ropewalk.planner.terms import MemoryEstimate
@@ -47,31 +50,75 @@ class EngineRules(Protocol):
         """Sequences that one server takes at once, whatever memory there is; None where it does not say."""
         ...
 
-    def types_of(
-        self, shape: ModelShape, request: PlanRequest, machine: Machine
-    ) -> tuple[CacheType, CacheType]:
+    def types_of(self, case: PlanningCase) -> tuple[CacheType, CacheType]:
         """The cache types of keys and values. Raises :class:`UsageError` for one it does not have."""
         ...
 
-    def memory_model(self, shape: ModelShape, request: PlanRequest, machine: Machine) -> MemoryModel:
+    def memory_model(self, case: PlanningCase) -> MemoryModel:
         """Everything that does not depend on length and number of sequences, worked out once."""
         ...
 
-    def traffic(self, shape: ModelShape, request: PlanRequest) -> tuple[Traffic, ...]:
+    def traffic(self, case: PlanningCase) -> tuple[Traffic, ...]:
         """What one token's pass sends between devices; empty where no rule is known."""
         ...
 
-    def alternatives(
-        self, shape: ModelShape, request: PlanRequest
-    ) -> Iterable[tuple[AdviceKind, PlanRequest]]:
+    def alternatives(self, case: PlanningCase) -> Iterable[tuple[AdviceKind, PlanRequest]]:
         """Other cuts of the same devices that the engine would take and that are worth a price; with the
         kind ``layers`` one whose layers may be moved between its stages."""
         ...
 
-    def usable_bytes(self, request: PlanRequest, machine: Machine) -> int | None:
+    def usable_bytes(self, case: PlanningCase) -> int | None:
         """The part of the budget that the engine allows itself on each device; None without a budget."""
         ...
 
-    def findings(self, shape: ModelShape, request: PlanRequest, machine: Machine) -> list[Finding]:
+    def findings(self, case: PlanningCase) -> list[Finding]:
         """What the engine refuses or does differently from what one would expect."""
         ...
+
+
+def rules_of(engine: str) -> EngineRules:
+    """The engine's functions of :class:`EngineRules`. Raises :class:`UsageError` for an unknown engine."""
+    return cast("EngineRules", import_module(engine_of(engine).rules))
+
+
+@dataclass(frozen=True, slots=True)
+class PlanningCase:
+    """One model, one request and one machine, asked of the rules of the request's engine."""
+
+    shape: ModelShape
+    request: PlanRequest
+    machine: Machine = UNKNOWN
+
+    @property
+    def rules(self) -> EngineRules:
+        """The functions of the engine that the request names."""
+        return rules_of(self.request.engine)
+
+    def asking(self, request: PlanRequest) -> PlanningCase:
+        """The same model and machine, asked for something else of the same engine."""
+        return replace(self, request=request)
+
+    def types(self) -> tuple[CacheType, CacheType]:
+        """The cache types of keys and values. Raises :class:`UsageError` for one that the engine has not."""
+        return self.rules.types_of(self)
+
+    def memory_model(self) -> MemoryModel:
+        """The memory as a function of length and sequences. Raises :class:`UsageError` where the engine would
+        refuse the request."""
+        return self.rules.memory_model(self)
+
+    def usable_bytes(self) -> int | None:
+        """The part of the budget that the engine allows itself on each device; None without a budget."""
+        return self.rules.usable_bytes(self)
+
+    def traffic(self) -> tuple[Traffic, ...]:
+        """What one token's pass sends between devices."""
+        return self.rules.traffic(self)
+
+    def alternatives(self) -> Iterable[tuple[AdviceKind, PlanRequest]]:
+        """Other cuts of the same devices that are worth an estimate."""
+        return self.rules.alternatives(self)
+
+    def findings(self) -> list[Finding]:
+        """What the engine refuses, or does differently from what one would expect."""
+        return self.rules.findings(self)

@@ -11,8 +11,9 @@ from ropewalk.errors import UsageError
 from ropewalk.findings import Finding
 from ropewalk.inspector.layer_kinds import LayerGroup
 from ropewalk.planner.caches import CacheType, cache_types, find_cache_type
+from ropewalk.planner.engines.rules import PlanningCase
 from ropewalk.planner.layers_cache import LogicalCache, logical_cache
-from ropewalk.planner.machine import DeviceKind, Machine, device_of
+from ropewalk.planner.machine import DeviceKind, device_of
 from ropewalk.planner.parallel import check_options, check_tensor_parallel, heads_per_rank, pipeline_stages
 from ropewalk.planner.records import AdviceKind, KvCache, MemoryTerm, PlanRequest, RankPlace, Traffic
 from ropewalk.planner.shape import ModelShape
@@ -32,8 +33,9 @@ _GPU_PROCESS = (139_586_437, 365_072_220, 590_558_003)
 _CPU_PROCESS = (325 * MIB, 650 * MIB, 1300 * MIB)
 
 
-def types_of(shape: ModelShape, request: PlanRequest, machine: Machine) -> tuple[CacheType, CacheType]:
+def types_of(case: PlanningCase) -> tuple[CacheType, CacheType]:
     """The cache has the model's dtype unless it is loaded in another. Raises :class:`UsageError`."""
+    shape, request = case.shape, case.request
     if request.cache_type_k != request.cache_type_v:
         raise UsageError(
             "transformers keeps keys and values in one dtype, not "
@@ -47,31 +49,32 @@ def types_of(shape: ModelShape, request: PlanRequest, machine: Machine) -> tuple
     return kind, kind
 
 
-def usable_bytes(request: PlanRequest, machine: Machine) -> int | None:
+def usable_bytes(case: PlanningCase) -> int | None:
     """All of the budget."""
-    return request.memory_bytes
+    return case.request.memory_bytes
 
 
-def traffic(shape: ModelShape, request: PlanRequest) -> tuple[Traffic, ...]:
+def traffic(case: PlanningCase) -> tuple[Traffic, ...]:
     """No rule is known."""
     return ()
 
 
-def alternatives(shape: ModelShape, request: PlanRequest) -> tuple[tuple[AdviceKind, PlanRequest], ...]:
+def alternatives(case: PlanningCase) -> tuple[tuple[AdviceKind, PlanRequest], ...]:
     """None."""
     return ()
 
 
-def findings(shape: ModelShape, request: PlanRequest, machine: Machine) -> list[Finding]:
+def findings(case: PlanningCase) -> list[Finding]:
     """Nothing that it would refuse."""
     return []
 
 
-def memory_model(shape: ModelShape, request: PlanRequest, machine: Machine) -> TransformersMemoryModel:
+def memory_model(case: PlanningCase) -> TransformersMemoryModel:
     """Raises :class:`UsageError` where ranks or stages do not divide the model."""
+    shape, request, machine = case.shape, case.request, case.machine
     check_options(request, frozenset())
     check_tensor_parallel(shape, request.tensor_parallel)
-    key, _ = types_of(shape, request, machine)
+    key, _ = types_of(case)
     stages = pipeline_stages(shape.num_layers, request.pipeline_parallel)
     weights = stage_weights(shape, stages, request.tensor_parallel)
     return TransformersMemoryModel(
@@ -79,7 +82,7 @@ def memory_model(shape: ModelShape, request: PlanRequest, machine: Machine) -> T
         request=request,
         device=device_of(request, machine, default="gpu"),
         cache_type=key,
-        usable_bytes=usable_bytes(request, machine),
+        usable_bytes=usable_bytes(case),
         stages=stages,
         weights=tuple(stage.on_rank(1, request.tensor_parallel) for stage in weights),
         stage_layers=tuple(_rank_layers(shape, stage, request.tensor_parallel) for stage in stages),

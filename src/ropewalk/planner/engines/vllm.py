@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from ropewalk.findings import Finding, Severity
 from ropewalk.inspector.layer_kinds import LayerGroup
 from ropewalk.planner.engines import vllm_versions as versions
+from ropewalk.planner.engines.rules import PlanningCase
 from ropewalk.planner.engines.vllm_buckets import Paging, block_size, buckets_of, state_bytes
 from ropewalk.planner.engines.vllm_capacity import StartPool, start_pool, start_refusal
 from ropewalk.planner.engines.vllm_memory import VllmRanks, pool_stages_of, weight_terms
@@ -52,14 +53,15 @@ _ONLINE = frozenset(
 )  # quantised while loading, quantization/fp8.py
 
 
-def memory_model(shape: ModelShape, request: PlanRequest, machine: Machine) -> VllmMemoryModel:
+def memory_model(case: PlanningCase) -> VllmMemoryModel:
     """Work out the pool and the ranks. Raises :class:`UsageError` where vLLM would refuse the ranks."""
+    shape, request, machine = case.shape, case.request, case.machine
     check_options(request, _OPTIONS)
     check_settings(request)
     check_ranks(shape, request)
     device = device_of(request, machine, default="gpu")
     check_block(request, device)
-    key, _ = types_of(shape, request, machine)
+    key, _ = types_of(case)
     paging = Paging(
         device=device,
         tensor_parallel=request.tensor_parallel,
@@ -211,11 +213,12 @@ def with_pool(kv: KvCache, pool: StartPool | None) -> KvCache:
     )
 
 
-def findings(shape: ModelShape, request: PlanRequest, machine: Machine) -> list[Finding]:
+def findings(case: PlanningCase) -> list[Finding]:
     """What vLLM would refuse at start (a layout for another width, memory that is not free), and what its
     ranks do not gain."""
+    shape, request, machine = case.shape, case.request, case.machine
     found = [*cut_findings(shape, request)]
-    kind, _ = types_of(shape, request, machine)
+    kind, _ = types_of(case)
     widths = {group.head_dim_k for group in shape.layers if group.kind == "latent"}
     if kind.name.endswith("_ds_mla") and widths != {kind.block_len}:
         found.append(
@@ -240,7 +243,7 @@ def _refused(shape: ModelShape, request: PlanRequest, machine: Machine) -> Itera
     """A pool whose size is given and too small, and more sequences than it has blocks for states."""
     if request.kv_cache_memory_bytes is None and request.max_num_seqs is None:
         return
-    chosen = memory_model(shape, request, machine)
+    chosen = memory_model(PlanningCase(shape, request, machine))
     pool = start_pool(chosen, request.context_len, request.num_sequences)
     refusal = start_refusal(chosen, request.context_len, request.num_sequences)
     if refusal is not None and refusal.reason == "sequences":

@@ -9,6 +9,7 @@ from math import gcd
 
 from ropewalk.errors import UsageError
 from ropewalk.findings import Finding
+from ropewalk.planner.engines.rules import PlanningCase
 from ropewalk.planner.engines.vllm_ranks import (
     cache_copies,
     check_ranks,
@@ -21,13 +22,14 @@ from ropewalk.planner.records import AdviceKind, PlanRequest, Traffic
 from ropewalk.planner.shape import ModelShape
 
 
-def traffic(shape: ModelShape, request: PlanRequest) -> tuple[Traffic, ...]:
+def traffic(case: PlanningCase) -> tuple[Traffic, ...]:
     """What one token's pass sends: tensor parallel within each stage, pipeline at the borders.
 
     Two all-reduces per block and one of the embedding, on a ring 2 (n - 1) / n of a hidden state each; two
     hidden states per border (vLLM 0.32, models/llama.py, make_empty_intermediate_tensors). What experts of
     several replicas exchange is left out.
     """
+    shape, request = case.shape, case.request
     hidden = shape.hidden_size * shape.dtype_bytes
     ranks, borders = request.tensor_parallel, request.pipeline_parallel - 1
     found = []
@@ -75,11 +77,12 @@ def _is_possible(shape: ModelShape, request: PlanRequest) -> bool:
     return request.pipeline_parallel <= shape.num_layers
 
 
-def alternatives(shape: ModelShape, request: PlanRequest) -> Iterator[tuple[AdviceKind, PlanRequest]]:
+def alternatives(case: PlanningCase) -> Iterator[tuple[AdviceKind, PlanRequest]]:
     """Other cuts of the same devices that are worth a price: none whose shards lie on several nodes.
 
     ``layers`` is the request as it is: which layers to move is worked out by pricing.
     """
+    shape, request = case.shape, case.request
     if request.pipeline_parallel > 1:
         yield "layers", request
     for cut in _cuts(shape, request):
@@ -113,7 +116,10 @@ def cut_findings(shape: ModelShape, request: PlanRequest) -> Iterator[Finding]:
 
 
 def _crossing(shape: ModelShape, request: PlanRequest, inside: PlanRequest) -> Finding:
-    sent, instead = traffic(shape, request)[0].bytes_per_token, traffic(shape, inside)[-1].bytes_per_token
+    sent, instead = (
+        traffic(PlanningCase(shape, request))[0].bytes_per_token,
+        traffic(PlanningCase(shape, inside))[-1].bytes_per_token,
+    )
     flags = f"--tensor-parallel {inside.tensor_parallel} --pipeline-parallel {inside.pipeline_parallel}"
     return Finding(
         "tensor_parallel_crosses_nodes",

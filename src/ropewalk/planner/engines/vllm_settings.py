@@ -10,6 +10,7 @@ from math import ceil
 from ropewalk.errors import UsageError
 from ropewalk.planner.caches import CacheType, cache_types, find_cache_type
 from ropewalk.planner.engines import vllm_versions as versions
+from ropewalk.planner.engines.rules import PlanningCase
 from ropewalk.planner.engines.vllm_buckets import BLOCK_UNIT
 from ropewalk.planner.machine import DeviceKind, Machine, device_of
 from ropewalk.planner.parallel import replica_sequences
@@ -45,8 +46,9 @@ _DTYPES = {"float": 4, "float32": 4, "half": 2, "float16": 2, "bfloat16": 2}
 UTILIZATION_PERCENT = 92  # from 0.20 on, config/cache.py:102
 
 
-def types_of(shape: ModelShape, request: PlanRequest, machine: Machine) -> tuple[CacheType, CacheType]:
+def types_of(case: PlanningCase) -> tuple[CacheType, CacheType]:
     """The one cache type, twice; ``auto`` is the model's dtype. Raises :class:`UsageError`."""
+    shape, request, machine = case.shape, case.request, case.machine
     if request.cache_type_k != request.cache_type_v:
         raise UsageError(
             f"vLLM keeps keys and values in one type, not {request.cache_type_k} and {request.cache_type_v}",
@@ -65,8 +67,9 @@ def dtype_bytes_of(shape: ModelShape, request: PlanRequest) -> int:
     return _DTYPES.get(request.dtype, min(shape.dtype_bytes, 2))
 
 
-def usable_bytes(request: PlanRequest, machine: Machine) -> int | None:
+def usable_bytes(case: PlanningCase) -> int | None:
     """On a GPU the default utilisation of the budget; on the CPU all of it, as bytes are given there."""
+    request, machine = case.request, case.machine
     return None if request.memory_bytes is None else _usable(request.memory_bytes, request, machine)
 
 
@@ -92,7 +95,8 @@ def budgets_of(request: PlanRequest, machine: Machine) -> tuple[int | None, ...]
     """What the engine may use of each device, by node."""
     if request.node_memory_bytes:
         return tuple(_usable(budget, request, machine) for budget in request.node_memory_bytes)
-    return (usable_bytes(request, machine),) * request.nodes
+    budget = request.memory_bytes
+    return (None if budget is None else _usable(budget, request, machine),) * request.nodes
 
 
 def batched_tokens(
