@@ -6,6 +6,7 @@ listed, not a failure.
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from ropewalk.inspector.inspection import inspect_checkpoint
 from ropewalk.planner.caches import CacheType
 from ropewalk.planner.layers_cache import logical_cache
 from ropewalk.planner.model import shape_of
+from ropewalk.planner.untold import UNTOLD_TYPES
 
 transformers = pytest.importorskip("transformers")
 pytest.importorskip("torch")
@@ -62,6 +64,19 @@ def test_a_type_as_the_library_builds_it(model_type: str, tmp_path: Path) -> Non
     assert cache.kv_bytes == 2 * kv
     is_unknown = any("unknown" in finding.code for finding in found.findings)
     assert is_unknown or bool(cache.state_elements or cache.indexer_bytes) == bool(state)
+
+
+@pytest.mark.parametrize("model_type", sorted(KNOWN & generating_types().keys()))
+def test_weights_from_the_config_alone(model_type: str, tmp_path: Path) -> None:
+    """Within 3 %, or the type is among those of which the plan says that it cannot tell."""
+    try:
+        built = build(model_type, generating_types()[model_type])
+        (tmp_path / "config.json").write_text(json.dumps(built.config))
+        shape = shape_of(inspect_checkpoint(open_checkpoint(tmp_path)))
+    except Exception as error:  # as above, or a dimension that no config of it states
+        pytest.skip(str(error))
+    weights = (shape.weights.total + shape.projector_bytes) / shape.dtype_bytes
+    assert model_type in UNTOLD_TYPES or weights == pytest.approx(built.parameters, rel=0.03)
 
 
 def test_new_types_are_listed() -> None:

@@ -14,6 +14,8 @@ from ropewalk.planner.verdict import errors_of, is_incomplete, stated_bytes
 
 # Bytes per number of the dtypes a model computes in; narrower ones are storage only.
 _COMPUTE_BYTES = {"float64": 8, "float32": 4, "F64": 8, "F32": 4}
+# Activations that no class of transformers 5.24 puts behind a gate (Nemotron, Arcee, Apertus, nanochat).
+_UNGATED = ("relu2", "xielu")
 _PER_LAYER_GATES = frozenset({"inp_gate.weight", "per_layer_input_gate.weight"})
 _NO_WEIGHTS = WeightBytes(embedding=0, output_head=0, other=0, layers=(), experts=(), mtp=0, towers=0)
 
@@ -46,6 +48,7 @@ def shape_of(
     weights = inspection.weights
     shape = ModelShape(
         stored_as=inspection.checkpoint.format,
+        model_type=_text_type(inspection),
         layers=inspection.layers,
         num_layers=max((index + 1 for group in inspection.layers for index in group.indices), default=0),
         hidden_size=_need(inspection, "hidden_size"),
@@ -57,7 +60,7 @@ def shape_of(
         num_experts=_count(inspection, "num_experts"),
         num_experts_per_tok=_count(inspection, "num_experts_per_tok"),
         # Where experts have no width of their own they have the feed-forward's (Mixtral, gpt-oss).
-        expert_len=_count(inspection, "moe_intermediate_size") or _count(inspection, "intermediate_size"),
+        expert_len=_expert_len(inspection) or _count(inspection, "intermediate_size"),
         shared_expert_len=_shared_expert_len(inspection),
         tied=bool(inspection.value("tie_word_embeddings")),
         mtp_layers=_count(inspection, "mtp_layers"),
@@ -82,6 +85,7 @@ def shape_of(
         projector_bytes=_projector_bytes(inspection, projector),
         parallel_block=_is_parallel(inspection),
         per_layer_len=_per_layer_len(inspection),
+        per_layer_input_len=_count(inspection, "per_layer_input_size"),
         relative_positions=inspection.value("position_embedding") == "relative",
         encoder_only=inspection.value("model_shape") == "encoder only",
     )
@@ -112,7 +116,19 @@ def _is_plain(inspection: Inspection) -> bool:
     """Two matrices without a gate: as the tensors show, else a LayerNorm and an activation by its name."""
     stated = str(inspection.value("feed_forward"))
     by_name = inspection.value("normalisation") == "LayerNorm" and stated.startswith(("gelu", "relu", "None"))
-    return "two matrices" in stated or by_name
+    return "two matrices" in stated or by_name or stated.endswith(_UNGATED)
+
+
+def _expert_len(inspection: Inspection) -> int:
+    """Width of an expert; of one for each sort of token together, where several are stated (ERNIE 4.5 VL)."""
+    value, layers = inspection.value("moe_intermediate_size"), _count(inspection, "num_hidden_layers")
+    is_by_sort = isinstance(value, list) and len(value) < layers
+    return sum(value) if is_by_sort else _count(inspection, "moe_intermediate_size")
+
+
+def _text_type(inspection: Inspection) -> str | None:
+    value = inspection.value("model_type")
+    return value if isinstance(value, str) else None
 
 
 def _quantised_by(inspection: Inspection) -> str | None:
@@ -172,11 +188,17 @@ def _per_layer_len(inspection: Inspection) -> int:
 
 
 def _bits(inspection: Inspection) -> float | None:
-    """Bits per weight with a scale of two bytes per group; None where nothing says it is quantised."""
+    """Bits per weight with a scale of two bytes per group; None where nothing says it is quantised.
+
+    The block formats of four-bit floats have a scale of one byte for every 16 or 32 values.
+    """
     stated = inspection.value("quantization")
     bits = stated.get("bits") if isinstance(stated, Mapping) else None
     if not isinstance(bits, int | float):
         return None
+    names = {str(stated.get(key)).lower().partition("-")[0] for key in ("method", "format")}
+    if names & {"mxfp4", "nvfp4"}:
+        return 4.25 if "mxfp4" in names else 4.5
     group = stated.get("group_size")
     return bits + 16 / group if isinstance(group, int) and group > 0 else bits
 

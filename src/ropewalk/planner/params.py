@@ -50,7 +50,7 @@ def estimated_weights(shape: ModelShape, *, bits: float | None = None) -> Weight
     return WeightBytes(
         embedding=table,
         output_head=0 if shape.tied else table,
-        other=0,
+        other=_per_layer_inputs(shape) * shape.dtype_bytes,
         layers=tuple(
             int((count - routed) * rest_width + routed * width)
             for count, routed in zip(layers, experts, strict=True)
@@ -61,10 +61,26 @@ def estimated_weights(shape: ModelShape, *, bits: float | None = None) -> Weight
     )
 
 
+def _per_layer_inputs(shape: ModelShape) -> int:
+    """The table of inputs that every block gets of its own, what projects them, and each block's two gates
+    (Gemma 3n, Gemma 4)."""
+    width = shape.per_layer_input_len * shape.num_layers
+    return width * (shape.vocab_size + shape.hidden_size) + 2 * width * shape.hidden_size
+
+
 def _feed_forward_blocks(shape: ModelShape) -> list[int]:
-    """Blocks with a feed-forward: all, or those that keep nothing where each block is one of the two."""
+    """Blocks with a feed-forward: all, or those that keep nothing where each block is one of the two.
+
+    A model of Mamba's blocks alone has none: the inner width that it states is the state's.
+    """
+    if not shape.num_attention_heads and all(_is_mamba(group) for group in shape.layers):
+        return []
     alone = [index for group in shape.layers if group.kind == "none" for index in group.indices]
     return alone or list(range(shape.num_layers))
+
+
+def _is_mamba(group: LayerGroup) -> bool:
+    return group.kind == "recurrent" and any(tensor.name == "ssm" for tensor in group.state)
 
 
 def _mixers_by_block(shape: ModelShape) -> list[int]:
@@ -106,7 +122,8 @@ def _mixer_parameters(shape: ModelShape, group: LayerGroup) -> int:
         )
     key_dim, value_dim = group.head_dim_k or 0, group.head_dim_v or 0
     kv = (group.num_key_value_heads or 0) * (key_dim + value_dim)
-    return hidden * (heads * (key_dim + value_dim) + kv)
+    beside = _recurrent_parameters(shape, group) if any(t.name == "ssm" for t in group.state) else 0
+    return hidden * (heads * (key_dim + value_dim) + kv) + beside
 
 
 def _recurrent_parameters(shape: ModelShape, group: LayerGroup) -> int:

@@ -41,6 +41,7 @@ from ropewalk.planner.rope.versions import version_findings
 from ropewalk.planner.terms import memory_of
 from ropewalk.planner.verdict import errors_of, largest_context
 from ropewalk.planner.ways_out import ways_out
+from ropewalk.planner.weights import weights_findings
 from ropewalk.units import MIB, format_bytes
 
 _LEAST = {
@@ -93,6 +94,7 @@ def make_plan(
     advice = decide_for(inspection, request)
     parallel = _parallel(memory, advise(case, fit), case.traffic(), candidates)
     findings = [*broken, *(one for one in advice.findings if one not in broken), *case.findings()]
+    findings += weights_findings(shape)
     findings += [*version_findings(request.engine_version, request.engine), *verdict(memory, fit)]
     findings += _in_use(memory, fit, machine) if machine.is_here else []
     return Plan(

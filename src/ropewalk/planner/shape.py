@@ -79,6 +79,8 @@ class ModelShape:
     packs_experts_only: bool = False
     rope_numbers: int = 0
     dense_blocks: int = 0
+    model_type: str | None = None
+    per_layer_input_len: int = 0
 
     @property
     def has_dense_blocks(self) -> bool:

@@ -130,6 +130,7 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "conv_l_cache": ("conv_L_cache",),
     "first_k_dense_replace": ("first_k_dense_replace", "num_dense_layers", "moe_layer_start_index"),
     "linear_key_head_dim": ("linear_key_head_dim", "linear_attn_config.head_dim"),
+    "per_layer_input_size": ("hidden_size_per_layer_input",),
     "mamba_ssm_dtype": ("mamba_ssm_dtype", "mamba_ssm_cache_dtype"),
     "lru_width": ("lru_width",),
 }  # fmt: skip
@@ -162,6 +163,7 @@ def read_config(config: Mapping[str, Any]) -> Settings:
     _apply_multi_query(block, defaults, facts)
     _count_listed_layers(block, key, facts)
     _adjust_feed_forward(block, facts)
+    _switch_off_experts(block, facts)
     return Settings(
         format="config",
         model_type=model_type,
@@ -327,6 +329,15 @@ def _adjust_feed_forward(block: Mapping[str, Any], facts: dict[str, Fact]) -> No
         return
     width = -(-int(factor * (2 * declared.value // 3)) // multiple) * multiple
     facts["intermediate_size"] = Fact(width, "config", f"{declared.detail}, by block_auto_adjust_ff_dim")
+
+
+def _switch_off_experts(block: Mapping[str, Any], facts: dict[str, Fact]) -> None:
+    """Numbers of experts that a flag says are not used (Doge, Gemma 4)."""
+    key = next((key for key in ("is_moe", "enable_moe_block") if block.get(key) is False), None)
+    if key is not None:
+        for name in ("num_experts", "num_experts_per_tok", "moe_intermediate_size"):
+            if name in facts:
+                facts[name] = Fact(None, "config", key)
 
 
 def _count_listed_layers(block: Mapping[str, Any], nested: str | None, facts: dict[str, Fact]) -> None:
