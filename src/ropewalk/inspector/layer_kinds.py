@@ -118,11 +118,9 @@ class LayerGroup:
         """Bytes of one row of keys and values in one layer; 0 where it keeps none."""
         return 0
 
-    def indexer_bytes(self, key: RowType, context_len: int) -> int:
-        """Bytes of the indexer's keys of one sequence in one layer."""
-        if not self.indexer_head_dim:
-            return 0
-        return key.row_bytes(1, self.indexer_head_dim) * (context_len // (self.compress_ratio or 1))
+    def index_row_bytes(self, key: RowType) -> int:
+        """Bytes of one key of the indexer in one layer, in the type of the keys."""
+        return key.row_bytes(1, self.indexer_head_dim) if self.indexer_head_dim else 0
 
     def at(self, indices: tuple[int, ...]) -> Self:
         """The same for other layers."""

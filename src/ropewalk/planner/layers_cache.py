@@ -5,7 +5,7 @@ Each kind of layer prices itself (``inspector/layer_kinds.py``); here they are s
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from ropewalk.inspector.layer_kinds import CrossAttention, LayerGroup
@@ -16,8 +16,9 @@ from ropewalk.planner.caches import CacheType
 class LogicalCache:
     """Bytes that the model itself needs for one sequence, by what it keeps.
 
-    ``token_bytes`` is the price of one token in all layers that keep tokens. Where some forget, that holds
-    up to the shortest of the ``windows``, and ``beyond_bytes`` is the price past the longest.
+    ``token_bytes`` is the price of one token in all layers that keep tokens, index keys included. Where some
+    forget, that holds up to the shortest of the ``windows``, and ``beyond_bytes`` is the price past the
+    longest.
     """
 
     token_bytes: int
@@ -46,24 +47,27 @@ def logical_cache(
     key: CacheType,
     value: CacheType,
     encoder_len: int | None,
+    index_row: Callable[[LayerGroup], int] | None = None,
 ) -> LogicalCache:
     """What one sequence of ``context_len`` tokens needs, summed over the layers.
 
-    Padding, blocks, slots and replication are the engines' and left out.
+    ``index_row`` is the engine's price of one index key, where that is not the keys'. Padding, blocks, slots
+    and replication are the engines' and left out.
     """
     token = kv = indexer = cross = state = beyond = 0
     windows: set[int] = set()
     for group in layers:
         row = group.token_bytes(key, value) * group.count
+        indexed = (index_row(group) if index_row else group.index_row_bytes(key)) * group.count
         if isinstance(group, CrossAttention):
             cross += row * (encoder_len or context_len)
         else:
-            token += row // (group.compress_ratio or 1)
+            token += (row + indexed) // (group.compress_ratio or 1)
             if row and group.window:
                 windows.add(group.window)
             if group.compress_ratio or not group.window:
-                beyond += row // (group.compress_ratio or 1)
+                beyond += (row + indexed) // (group.compress_ratio or 1)
             kv += row * group.rows(context_len)
-        indexer += group.indexer_bytes(key, context_len) * group.count
+        indexer += indexed * (context_len // (group.compress_ratio or 1))
         state += group.state_elements * group.count
     return LogicalCache(token, kv, indexer, cross, state, tuple(sorted(windows)), beyond if windows else None)

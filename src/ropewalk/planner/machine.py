@@ -32,7 +32,20 @@ class Machine:
     @property
     def is_hopper(self) -> bool:
         """Whether the card is of the generation of the H100."""
-        return self.name is not None and any(mark in self.name.upper() for mark in ("H100", "H200", "H800"))
+        return self._is_named("H100", "H200", "H800")
+
+    @property
+    def is_data_center_blackwell(self) -> bool:
+        """Whether the card is of the generation of the B200 (compute capability 10)."""
+        return self._is_named("B200", "B300")
+
+    @property
+    def is_small_blackwell(self) -> bool:
+        """Whether the card is a Blackwell of workstations (compute capability 12)."""
+        return self._is_named("RTX 50", "RTX-50", "RTX PRO", "GB10")
+
+    def _is_named(self, *marks: str) -> bool:
+        return self.name is not None and any(mark in self.name.upper() for mark in marks)
 
 
 UNKNOWN = Machine()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +25,12 @@ from tests.planner.models import (
 )
 
 from ropewalk.errors import UsageError
-from ropewalk.inspector.layer_kinds import ChunkedAttention, CrossAttention
+from ropewalk.inspector.layer_kinds import ChunkedAttention, CrossAttention, LatentAttention
 from ropewalk.inspector.records import Inspection, WeightBytes
 from ropewalk.planner.engines.rules import PlanningCase
 from ropewalk.planner.engines.vllm import VllmMemoryModel, findings, memory_model, usable_bytes
 from ropewalk.planner.engines.vllm_capacity import capacity, estimated_max_len, needed_bytes
-from ropewalk.planner.engines.vllm_settings import batched_tokens, requested_bytes
+from ropewalk.planner.engines.vllm_settings import batched_tokens, requested_bytes, types_of
 from ropewalk.planner.machine import Machine
 from ropewalk.planner.model import shape_of
 from ropewalk.planner.records import Memory, PlanRequest
@@ -479,3 +480,38 @@ def test_f32_is_loaded_at_two_bytes() -> None:
     found = memory(wide, 2048)
     assert found.kv.bytes_per_token == 23_040
     assert found.per_device[0].weights_bytes == (400 + 40 * 30) // 2
+
+
+@pytest.mark.parametrize(
+    ("name", "card", "version", "per_token"),
+    [
+        ("fp8_ds_mla", None, None, 656 + 132),
+        ("fp8", None, None, 656 + 132),  # FLASHMLA_SPARSE, mla_attention.py:365
+        ("fp8", "NVIDIA B200", None, 576 + 132),  # FLASHINFER_MLA_SPARSE
+        ("auto", None, None, 1152 + 132),
+        ("auto", None, "0.11.2", 656 + 132),  # vllm-project/vllm#25988
+        ("auto", "RTX-5090", None, 656 + 132),  # FLASHINFER_MLA_SPARSE_SM120
+    ],
+)
+def test_sparse_latent_attention(name: str, card: str | None, version: str | None, per_token: int) -> None:
+    """DeepSeek-V3.2: 48,068 B a token with vLLM's fp8_ds_mla, index keys included."""
+    request = PlanRequest(1600, "vllm", engine_version=version, **typed(name))
+    machine = replace(GPU, name=card)
+    model = shape_of(deepseek_v3(indexer=128))
+    found = memory_model(PlanningCase(model, request, machine)).estimate_memory(1600, 1)
+    assert found.kv.bytes_per_token == 61 * per_token
+    if per_token == 788:
+        assert found.kv.bytes_per_token == 48_068
+    assert found.kv.reserved_bytes == 1616 * 61 * per_token
+
+
+def test_rows_of_pooled_and_of_unrotated_latents() -> None:
+    """DeepSeek-V4's rows take 584 bytes, those of a model without rotation as many as DeepSeek-V3.2's."""
+    layer = LatentAttention(tuple(range(4)), 64, 512, indexer_head_dim=128)
+    pooled = replace(layer, window=128, compress_ratio=4)
+    for group, row in ((layer, 656), (pooled, 584)):
+        shape = shape_of(inspection((group,), hidden=4096, inner=2048, vocab=1024, heads=64))
+        key, _ = types_of(PlanningCase(shape, PlanRequest(1600, "vllm", **typed("fp8")), GPU))
+        assert key.row_bytes(1, 512) == row
+        asked = PlanRequest(1600, "vllm", **typed("fp8_ds_mla"))
+        assert list(findings(PlanningCase(shape, asked, GPU))) == []

@@ -31,6 +31,7 @@ from ropewalk.planner.engines.vllm_settings import (
 )
 from ropewalk.planner.engines.vllm_settings import types_of as types_of
 from ropewalk.planner.engines.vllm_settings import usable_bytes as usable_bytes
+from ropewalk.planner.engines.vllm_sparse import index_row_bytes
 from ropewalk.planner.layers_cache import LogicalCache, logical_cache
 from ropewalk.planner.machine import DeviceKind, Machine, device_of
 from ropewalk.planner.parallel import check_options, pipeline_stages, replica_sequences
@@ -171,6 +172,7 @@ class VllmMemoryModel(VllmRanks):
             key=self.cache_type,
             value=self.cache_type,
             encoder_len=self.shape.encoder_len,
+            index_row=index_row_bytes,
         )
 
     def _kv(

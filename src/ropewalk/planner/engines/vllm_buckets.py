@@ -8,6 +8,7 @@ from math import prod
 from ropewalk.inspector.layer_kinds import LayerGroup
 from ropewalk.planner.caches import CacheType
 from ropewalk.planner.engines.vllm_pool import Bucket, BucketKind
+from ropewalk.planner.engines.vllm_sparse import index_row_bytes
 from ropewalk.planner.machine import DeviceKind
 from ropewalk.planner.parallel import heads_per_rank
 from ropewalk.planner.shape import ModelShape
@@ -58,7 +59,7 @@ def buckets_of(shape: ModelShape, paging: Paging) -> tuple[Bucket, ...]:
             page = block * _token_bytes(group, paging) // ratio
             buckets.append(Bucket("full", group.indices, page, shared))
         if group.indexer_head_dim:
-            page = block * _indexer_bytes(group) // ratio
+            page = block * index_row_bytes(group) // ratio
             buckets.append(Bucket("full", group.indices, page, shared, term="indexer_cache"))
     return tuple(buckets)
 
@@ -138,11 +139,3 @@ def state_bytes(group: LayerGroup, paging: Paging) -> int:
         else:
             total += prod(tensor.shape) * paging.state_dtype_bytes
     return total // paging.tensor_parallel
-
-
-def _indexer_bytes(group: LayerGroup) -> int:
-    """Bytes of one token's index keys in one layer: fp8 with one float32 scale per 128 values
-    (models/deepseek_v2.py:731); beside plain heads of keys and values they are kept in 16 bits (MiniMax-M3:
-    256 B of 128 values)."""
-    size = group.indexer_head_dim or 0
-    return size * 132 // 128 if group.kind == "latent" else size * 2

@@ -12,6 +12,7 @@ from ropewalk.planner.caches import CacheType, cache_types, find_cache_type
 from ropewalk.planner.engines import vllm_versions as versions
 from ropewalk.planner.engines.rules import PlanningCase
 from ropewalk.planner.engines.vllm_buckets import BLOCK_UNIT
+from ropewalk.planner.engines.vllm_sparse import FP8_ROW, NVFP4_ROW, stored_type
 from ropewalk.planner.machine import DeviceKind, Machine, device_of
 from ropewalk.planner.parallel import replica_sequences
 from ropewalk.planner.records import PlanRequest
@@ -30,8 +31,8 @@ CPU_TYPES = cache_types(*_SHARED_TYPES)
 GPU_TYPES = cache_types(
     *_SHARED_TYPES,
     CacheType("fp8_inc", 1, 1),
-    CacheType("fp8_ds_mla", 576, 656),
-    CacheType("nvfp4_ds_mla", 576, 352),
+    FP8_ROW,
+    NVFP4_ROW,
     CacheType("int8_per_token_head", 1, 1, head_bytes=4),
     CacheType("fp8_per_token_head", 1, 1, head_bytes=4),
     CacheType("int4_per_token_head", 2, 1, head_bytes=4),
@@ -47,18 +48,23 @@ UTILIZATION_PERCENT = 92  # from 0.20 on, config/cache.py:102
 
 
 def types_of(case: PlanningCase) -> tuple[CacheType, CacheType]:
-    """The one cache type, twice; ``auto`` is the model's dtype. Raises :class:`UsageError`."""
+    """The one cache type, twice, as it is stored; ``auto`` is mostly the model's dtype.
+
+    Raises :class:`UsageError`.
+    """
     shape, request, machine = case.shape, case.request, case.machine
     if request.cache_type_k != request.cache_type_v:
         raise UsageError(
             f"vLLM keeps keys and values in one type, not {request.cache_type_k} and {request.cache_type_v}",
             where={"flag": "--cache-type", "k": request.cache_type_k, "v": request.cache_type_v},
         )
+    on_cpu = device_of(request, machine, default="gpu") == "cpu"
     if request.cache_type_k == "auto":
         kind = CacheType("auto", 1, dtype_bytes_of(shape, request))
     else:
-        table = CPU_TYPES if device_of(request, machine, default="gpu") == "cpu" else GPU_TYPES
-        kind = find_cache_type(table, request.cache_type_k, engine="vLLM")
+        kind = find_cache_type(CPU_TYPES if on_cpu else GPU_TYPES, request.cache_type_k, engine="vLLM")
+    if not on_cpu:
+        kind = stored_type(shape, kind, request.engine_version, machine)
     return kind, kind
 
 

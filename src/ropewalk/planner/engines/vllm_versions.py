@@ -76,6 +76,20 @@ IN_FLIGHT_STEPS = VersionRule(
     "windows hold the tokens of every step in flight; before, those of one",
     "v1/kv_cache_interface.py of 0.22.0 and 0.26.0 (max_in_flight_tokens)",
 )
+SPARSE_AUTO_BF16 = VersionRule(
+    "sparse_auto_bf16",
+    "vllm",
+    (0, 12, 0),
+    "keeps latent rows beside an indexer in 16 bits unless told; before, as fp8_ds_mla",
+    "vllm-project/vllm#25988 (0.11), #27532",
+)
+GLM_FP8_ON_BLACKWELL = VersionRule(
+    "glm_fp8_on_blackwell",
+    "vllm",
+    (0, 27, 0),
+    "keeps the cache of GLM-5 in fp8 on B200s unless told; before, in 16 bits",
+    "model_executor/models/config.py of 0.26.0 and 0.32.0",
+)
 _RUNNER_DENSE = ((0, 23, 0), (0, 26, 0))  # first that may, first that is read to (vllm-project/vllm#44443)
 _RUNNER_ALL = ((0, 27, 0), (0, 29, 0))
 

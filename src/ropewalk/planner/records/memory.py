@@ -29,11 +29,11 @@ class MemoryTerm:
 class KvCache:
     """What the model needs to keep, and what the engine reserves for it.
 
-    ``bytes_per_token`` sums the layers that grow with every token. Where some forget, that holds up to the
-    shortest of the ``windows``, and ``bytes_per_token_beyond`` is what each token adds past the longest;
-    ``logical_bytes`` is what ``num_sequences`` full contexts need, windows capped at their width;
-    ``reserved_bytes`` is what the target needs of the engine. ``block_size`` and ``num_blocks`` are the
-    engine's units (vLLM blocks; for llama-server cells of one token, padded).
+    ``bytes_per_token`` sums the layers that grow with every token, index keys included. Where some forget,
+    that holds up to the shortest of the ``windows``, and ``bytes_per_token_beyond`` is what each token adds
+    past the longest; ``logical_bytes`` is what keys and values of ``num_sequences`` full contexts need,
+    windows capped at their width; ``reserved_bytes`` is what the target needs of the engine. ``block_size``
+    and ``num_blocks`` are the engine's units (vLLM blocks; for llama-server cells of one token, padded).
 
     The ``pool_*`` figures are those of the pool that this start takes, on one device, as the engine prints
     them, with the ends of the range that they rest on; None where the engine has no pool of its own size,
