@@ -7,7 +7,8 @@ is derived from :data:`REGISTRY`, and nothing outside an engine's own modules as
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from ropewalk.errors import UsageError
@@ -63,6 +64,20 @@ class Published:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Reads:
+    """Which quantised weights an engine reads, in the ``version`` and by the ``source`` that says so.
+
+    ``methods`` are those of ``quantization_config``; None where its formats say it all (a GGUF's types).
+    ``dropped`` names the first version that was seen without a method of the ones before.
+    """
+
+    version: str
+    source: str
+    methods: frozenset[str] | None = None
+    dropped: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Engine:
     """One engine; a planned-only one has no ``room``.
 
@@ -76,7 +91,8 @@ class Engine:
     none. ``counts_builds``: versions are build numbers. ``plans_for_cpu``: the processor is an ordinary
     device of it; else it is planned for a GPU unless the installed build serves on the processor.
     ``reads_hub``: it fetches checkpoints itself. ``places_blocks``: blocks and experts are put on devices one
-    by one and may stay on the host; else several cards divide every block.
+    by one and may stay on the host; else several cards divide every block. ``quantised`` says which quantised
+    weights it reads; None is not known.
     """
 
     name: EngineName
@@ -94,6 +110,7 @@ class Engine:
     plans_for_cpu: bool = False
     reads_hub: bool = False
     places_blocks: bool = False
+    quantised: Reads | None = None
     variable: str | None = None
     how_to_get: str = ""
     published: Published | None = None
@@ -122,6 +139,27 @@ VLLM = Engine(
     title="vLLM",
     formats=("safetensors",),
     rules="ropewalk.planner.engines.vllm",
+    quantised=Reads(
+        version="0.32",
+        source="model_executor/layers/quantization/__init__.py",
+        methods=frozenset(
+            {
+                "auto-round",
+                "awq",
+                "compressed-tensors",
+                "experts_int8",
+                "fbgemm_fp8",
+                "fp8",
+                "fp_quant",
+                "gptq",
+                "modelopt",
+                "mxfp4",
+                "quark",
+                "torchao",
+            }
+        ),
+        dropped={"bitsandbytes": "0.32", "gguf": "0.26"},
+    ),
     reads_hub=True,
     room="ropewalk.serving.engines.vllm",
     answers_dry_run=True,
@@ -163,6 +201,7 @@ LLAMA_SERVER = Engine(
     title="llama.cpp",
     formats=("gguf",),
     rules="ropewalk.planner.engines.llama_server",
+    quantised=Reads(version="b11549", source="ggml/include/ggml.h"),
     room="ropewalk.serving.engines.llama_cpp",
     answers_dry_run=True,
     checker="ropewalk.checking.llama_check",
@@ -212,6 +251,38 @@ TRANSFORMERS = Engine(
     title="transformers",
     formats=("safetensors",),
     rules="ropewalk.planner.engines.transformers",
+    quantised=Reads(
+        version="5.24",
+        source="quantizers/auto.py",
+        methods=frozenset(
+            {
+                "aqlm",
+                "auto-round",
+                "awq",
+                "bitnet",
+                "bitsandbytes",
+                "compressed-tensors",
+                "eetq",
+                "fbgemm_fp8",
+                "fouroversix",
+                "fp8",
+                "fp_quant",
+                "gptq",
+                "higgs",
+                "hqq",
+                "metal",
+                "mxfp4",
+                "mxfp8",
+                "nvfp4",
+                "quanto",
+                "quark",
+                "sinq",
+                "spqr",
+                "torchao",
+                "vptq",
+            }
+        ),
+    ),
     how_to_get="transformers is planned for, not served: ask for vllm or llama-server",
 )
 
@@ -278,6 +349,43 @@ def readers_of(checkpoint_format: str) -> tuple[Engine, ...]:
     is planned as safetensors.
     """
     return tuple(engine for engine in REGISTRY.values() if engine.reads(checkpoint_format))
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Whether an engine reads a checkpoint: ``reads`` None is not known. ``version`` is that of the rule."""
+
+    engine: EngineName
+    version: str | None
+    reads: bool | None
+    reason: str
+
+
+def reading_of(
+    engine: Engine, checkpoint_format: str, *, method: str | None, unknown_type: str | None = None
+) -> Reading:
+    """Whether this engine reads weights of a format quantised by ``method`` (None: not quantised).
+
+    ``unknown_type`` is a type of a GGUF's tensors that llama.cpp does not have.
+    """
+    told = engine.quantised
+
+    def said(reads: bool | None, reason: str) -> Reading:
+        return Reading(engine.name, told.version if told else None, reads, reason)
+
+    asked = checkpoint_format if checkpoint_format == "gguf" else method
+    if told and asked is not None and asked in told.dropped:
+        return said(False, f"it no longer reads {asked}, gone in {told.dropped[asked]}")
+    if not engine.reads(checkpoint_format):
+        return said(False, f"it reads {' and '.join(engine.formats)}")
+    if checkpoint_format == "gguf":
+        return said(False, f"it has no {unknown_type}") if unknown_type else said(True, "it reads gguf")
+    if method is None:
+        return said(True, "the weights are not quantised")
+    if told is None or told.methods is None:
+        return said(None, f"whether it reads {method} is not known")
+    reads = method in told.methods
+    return said(reads, f"it {'reads' if reads else 'does not read'} {method} ({told.source})")
 
 
 def engine_for(checkpoint_format: str) -> EngineName:

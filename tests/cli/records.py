@@ -10,6 +10,7 @@ from math import pi
 from typing import Any
 
 from ropewalk.findings import Finding
+from ropewalk.inspector.derive.readable import read_by
 from ropewalk.inspector.layer_kinds import AnyLayer, FullAttention, SlidingWindow
 from ropewalk.inspector.records import (
     Block,
@@ -74,6 +75,7 @@ def qwen3_8b() -> Inspection:
     records = {name: Fact(value, "config", f"config.json: {name}") for name, value in facts.items()}
     records["num_key_value_heads"] = Fact(8, "tensor", "k_proj.weight [1024, 4096] / head_dim")
     records["tie_word_embeddings"] = Fact(False, "tensor", "lm_head.weight is stored")
+    records["read_by"] = read_by("safetensors", (), records["quantization"])
     tensors = (("self_attn.q_proj.weight", (4096, 4096)), ("self_attn.k_proj.weight", (1024, 4096)))
     return Inspection(
         checkpoint=CheckpointSummary(

@@ -35,6 +35,7 @@ from ropewalk.inspector.derive.patterns import cache_passes, layer_words, num_bl
 from ropewalk.inspector.derive.places import Places, place
 from ropewalk.inspector.derive.positions import position_embedding, rope_of, trained_before_chunks
 from ropewalk.inspector.derive.quantisation import packing_hint, quantization_fact
+from ropewalk.inspector.derive.readable import read_by
 from ropewalk.inspector.derive.reconcile import (
     Disagreement,
     is_incomplete,
@@ -132,6 +133,9 @@ class _Derivation:
         parameters = self._parameters()
         self._positions(positions, layers)
         self.facts["quantization"] = self.quantization
+        self.facts["read_by"] = read_by(
+            self.checkpoint.format, self.checkpoint.tensors.dtypes, self.quantization
+        )
         self.facts["dtype"] = dtype_fact(self.settings, self.places)
         blocks = self.places.layers.values()
         self.findings += reconcile_storage(self.settings, self.quantization, self.facts["dtype"], blocks)

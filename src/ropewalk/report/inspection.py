@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ropewalk.engines import readers_of
+from ropewalk.engines import engine_of
 from ropewalk.findings import has_error
 from ropewalk.inspector.records import Block as LayerBlock
 from ropewalk.inspector.records import CheckpointSummary, Fact, Inspection
@@ -54,8 +54,15 @@ def facts_page(inspection: Inspection) -> Page:
     """Every fact with its source and the tensor, key or rule that it was read from; unknown ones last."""
     known = {name: fact for name, fact in inspection.facts.items() if fact.value is not None}
     rows = sorted(known.items(), key=lambda item: (_group(item[0]), item[0]))
+    shown = {"read_by": ", ".join(_readers(inspection)) or "none"}
     listed = [
-        (_group_name(name), strong(name), value_text(fact.value), fact.source, soft(_detail(name, fact)))
+        (
+            _group_name(name),
+            strong(name),
+            shown.get(name) or value_text(fact.value),
+            fact.source,
+            soft(_detail(name, fact)),
+        )
         for name, fact in rows
     ]
     unknown = sorted(inspection.facts.keys() - known.keys())
@@ -107,7 +114,8 @@ def _rows(inspection: Inspection, kept: CacheSummary | None) -> Iterator[tuple[s
     if inspection.layers:
         strip = words((layers.strip(inspection.layers), "bar"))
         yield "attends", stack(parts(each=_attention(inspection)), layers.words(inspection.layers), strip)
-    yield "read by", ", ".join(_readers(inspection.checkpoint.format))
+    if inspection.value("read_by") is not None:
+        yield "read by", ", ".join(_readers(inspection)) or "no engine that is known here"
     if kept:
         yield "keeps", parts(each=_kept(kept))
     yield "embeds", parts(each=_embedding(inspection))
@@ -117,10 +125,16 @@ def _rows(inspection: Inspection, kept: CacheSummary | None) -> Iterator[tuple[s
         yield "block", _block(inspection.block)
 
 
-def _readers(checkpoint_format: str) -> Iterator[str]:
-    """The engines that read this format."""
-    for engine in readers_of(checkpoint_format):
-        yield engine.name if engine.is_served else f"{engine.name} (planned only)"
+def _readers(inspection: Inspection) -> Iterator[str]:
+    """The engines that read this format and quantisation, by the version that says so."""
+    for one in inspection.value("read_by") or ():
+        if one["reads"] is False:
+            continue
+        engine = engine_of(one["engine"])
+        notes = [] if engine.is_served else ["planned only"]
+        notes += ["not known of this quantisation"] if one["reads"] is None else []
+        version = f" {one['version']}" if one["version"] else ""
+        yield f"{engine.name}{version}" + (f" ({', '.join(notes)})" if notes else "")
 
 
 def _identity(inspection: Inspection) -> Iterator[str]:
