@@ -17,15 +17,20 @@ OBSERVED_IN: dict[str, tuple[str, ...]] = {
     "head_dim": ("k_norm", "k", "qkv"),
     "v_head_dim": ("v", "qkv"),
 }
+_MIXING = frozenset({"attention", "cross", "recurrent"})
 Mixer = Literal["attention", "latent", "recurrent", "hybrid", "cross", "queries", "none", "unknown"]
 
 
 @dataclass(frozen=True, slots=True)
 class BlockEvidence:
-    """The logical weights of one block, and those with a known role by role."""
+    """The logical weights of one block, and those with a known role by role.
+
+    ``hides_mixer``: something else than a norm is stored of the part that mixes tokens, whatever it is.
+    """
 
     weights: tuple[Weight, ...]
     roles: Mapping[str, Weight]
+    hides_mixer: bool = False
 
     def out(self, role: str, hidden_size: int | None) -> int | None:
         """Output features of a projection from the residual stream; None where it is absent."""
@@ -70,7 +75,8 @@ class BlockEvidence:
         if "q" in self.roles:
             return "queries"
         matrices = [weight.name for weight in self.weights if len(weight.shape) > 1]
-        return "none" if all(part_of(name) == "feed_forward" for name in matrices) else "unknown"
+        is_feed_forward = matrices and all(part_of(name) == "feed_forward" for name in matrices)
+        return "none" if is_feed_forward and not self.hides_mixer else "unknown"
 
     def _convolves_keys(self) -> bool:
         """Kimi delta attention: the keys are those of the state."""
@@ -101,7 +107,8 @@ def block_evidence(rows: Sequence[Row], hint: PackingHint) -> BlockEvidence:
         if role is not None:
             roles.setdefault(role, weight)
     _settle_mixer(roles)
-    return BlockEvidence(tuple(weights), roles)
+    hides = any(part_of(row.name) in _MIXING and "norm" not in row.name for row in rows)
+    return BlockEvidence(tuple(weights), roles, hides)
 
 
 def _settle_mixer(roles: dict[str, Weight]) -> None:

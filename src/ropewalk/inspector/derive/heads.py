@@ -86,7 +86,7 @@ def is_doubtful(evidence: BlockEvidence, declared: Heads, proven: Heads) -> bool
     """Whether packed projections contradict the stated heads by a factor that a packing may have made."""
     is_assumed = any(
         evidence.roles[role].assumed for role in ("q", "k", "v", "qkv", "o") if role in evidence.roles
-    )
+    ) or ("o" in evidence.roles and evidence.roles["o"].inputs_assumed)
     return is_assumed and any(map(is_packing_factor, declared.sizes, proven.sizes))
 
 

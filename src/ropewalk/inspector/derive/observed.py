@@ -43,7 +43,8 @@ def observed_fields(
         for name, value, tensor in seen[id(block)]:
             values.setdefault(name, {})[index] = value
             tensors.setdefault(name, f"{prefix}{index}.{tensor}")
-            assumed.setdefault(name, any(w.assumed for w in block.weights if w.name == tensor))
+            doubted = (w.assumed or w.inputs_assumed for w in block.weights if w.name == tensor)
+            assumed.setdefault(name, any(doubted))
     observed = {name: Observed(by_layer, tensors[name], assumed[name]) for name, by_layer in values.items()}
     return _by_declared_names(settings, observed)
 

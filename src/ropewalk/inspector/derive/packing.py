@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 
 from ropewalk.inspector.derive.names import Row
@@ -42,7 +42,9 @@ class Weight:
     """A logical weight. ``shape`` is ``(out, in)`` for matrices (flat where packing hides it).
 
     ``parameters`` are those of one of the ``count`` equal tensors; None where the packing is unknown.
-    ``assumed`` says that the packing is not certain, so that the shape proves less.
+    ``assumed`` says that the packing is not certain, so that the shape proves less; ``inputs_assumed`` that
+    another width with another group would give the same words and scales, so that only the rows are certain.
+    Where the packing is unknown the shape is empty: it proves nothing.
     """
 
     name: str
@@ -50,6 +52,7 @@ class Weight:
     count: int
     parameters: int | None
     assumed: bool = False
+    inputs_assumed: bool = False
 
     @property
     def total(self) -> int | None:
@@ -96,7 +99,7 @@ def _weight(row: Row, shapes: Mapping[str, Shape], hint: PackingHint) -> Weight 
         logical = (*shape[:-2], shape[-2] * shape[-1] * 2) if len(shape) > 1 else (2 * prod(shape),)
         return _packed(row, row.name.removesuffix("_blocks"), logical)
     if f"{row.name}.absmax" in shapes:  # bitsandbytes 4-bit: a flat column of two values per byte
-        return _packed(row, row.name, (2 * row.nbytes // row.count,))
+        return _packed(row, row.name, (2 * row.nbytes // row.count,), assumed=True)
     if row.dtype not in _WORD_BITS:
         return _plain(row)
     if last == "weight":
@@ -136,7 +139,7 @@ def _packed(row: Row, name: str, shape: Shape, *, assumed: bool = False) -> Weig
 
 
 def _unknown(row: Row, name: str) -> Weight:
-    return Weight(name, row.shape, row.count, None, assumed=True)
+    return Weight(name, (), row.count, None, assumed=True)
 
 
 def _by_words(row: Row, name: str, out: int, bits: int | None, *, assumed: bool = True) -> Weight:
@@ -265,7 +268,7 @@ def _integer_weight(row: Row, module: str, shapes: Mapping[str, Shape], hint: Pa
         return _mlx(row, module, scales, hint)
     scales = shapes.get(f"{module}.weight_scale") or shapes.get(f"{module}.scale")
     if row.dtype not in _BYTE_DTYPES:
-        return _unknown(row, name) if prod(shape) > 1 else _plain(row)
+        return _words(row, module, scales, hint) if prod(shape) > 1 else _plain(row)
     if hint.opaque:
         return _unknown(row, name)
     if scales and len(shape) == 2:
@@ -277,6 +280,14 @@ def _integer_weight(row: Row, module: str, shapes: Mapping[str, Shape], hint: Pa
     sizes = (*_BLOCK_SCALES, *(group for bits, group in hint.pairs(module) if bits == 4 and group))
     two_each = any(2 * shape[-1] == size * scales[-1] for size in sizes)
     return _packed(row, name, (*shape[:-1], 2 * shape[-1])) if two_each else _plain(row)
+
+
+def _words(row: Row, module: str, scales: Shape | None, hint: PackingHint) -> Weight:
+    """Quark's integers: words along the outputs, scales as in GPTQ."""
+    if hint.opaque or len(row.shape) != 2 or not scales or len(scales) != 2:
+        return _unknown(row, row.name)
+    bits = next((bits for bits, _ in hint.pairs(module)), 4)
+    return _by_words(row, row.name, scales[-1], bits)
 
 
 def _row_factor(shape: Shape, scales: Shape, dtype: str) -> int:
@@ -296,8 +307,12 @@ def _mlx(row: Row, module: str, scales: Shape, hint: PackingHint) -> Weight:
     groups += [group for group in (*(group for _, group in declared), 64) if group and product % group == 0]
     if rest or not groups:
         return _unknown(row, row.name)
-    is_told = any(bits * (group or 0) == product for bits, group in declared)
-    return _packed(row, row.name, (*row.shape[:-1], scales[-1] * groups[0]), assumed=not is_told)
+    told = {group for bits, group in declared if bits * (group or 0) == product}
+    own = hint.overrides.get(module, ())
+    return replace(
+        _packed(row, row.name, (*row.shape[:-1], scales[-1] * groups[0]), assumed=not told),
+        inputs_assumed=not any(bits * (group or 0) == product for bits, group in own),
+    )
 
 
 _Rule = Callable[[Row, str, Mapping[str, Shape], PackingHint], Weight]

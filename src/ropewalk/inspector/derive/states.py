@@ -93,7 +93,7 @@ def _state_space(settings: Settings, evidence: BlockEvidence | None) -> tuple[St
         decay = evidence.roles.get("a_log") if evidence else None
         size = decay.shape[-1 if decay.shape[0] == inner else 0] if decay and decay.shape else size
         return (_conv(kernel, inner), StateTensor("ssm", (inner, size))) if size else ()
-    channels = convolution.shape[0] if convolution else None
+    channels = convolution.shape[0] if convolution and convolution.shape else None
     groups = settings.integer("ssm_num_groups") or 1
     if channels is None and size:
         channels = inner + 2 * groups * size

@@ -10,6 +10,7 @@ from ropewalk.inspector.derive.packing import PACKED_LEAVES
 from ropewalk.inspector.derive.settings import Settings
 from ropewalk.inspector.records import Fact
 
+_INTEGERS = frozenset({"I8", "U8", "I16", "U16", "I32", "U32", "I64", "U64"})
 _PLAIN = {"bfloat16": "BF16", "float16": "F16", "float32": "F32", "float64": "F64"}
 
 
@@ -39,7 +40,7 @@ def _unquantised(quantization: Fact, rows: list[Row]) -> list[Finding]:
     """Methods that quantise while loading store plain weights; others cannot load them."""
     method = quantization.value["method"]
     stored = {row.dtype for row in rows}
-    if method in ("bitsandbytes", "fp8", "torchao", "quanto", None) or stored & {"I8", "U8", "I32", "I64"}:
+    if method in ("bitsandbytes", "fp8", "torchao", "quanto", None) or stored & _INTEGERS:
         return []
     message = (
         f"the config says that the weights are quantised by {method}, but all are {', '.join(sorted(stored))}"
