@@ -18,6 +18,7 @@ from ropewalk.inspector.records import Checkpoint, CheckpointFile
 from ropewalk.inspector.tensors import TensorTable
 from ropewalk.measuring import events
 from ropewalk.measuring.records import Measurement, Trial
+from ropewalk.measuring.run_pair import RunPair, pair_runs
 from ropewalk.measuring.settings import RunRequest
 from ropewalk.measuring.store import RunSummary
 from ropewalk.planner.records import Memory, MemoryTerm, Plan, PlanRequest, RankPlace
@@ -236,6 +237,9 @@ class FakeStored(Stored):
         if run_id not in self.kept:
             raise RunStoreError(f"no run begins with {run_id!r}", code="run_not_found")
         return self.kept[run_id]
+
+    def pair(self, run_id: str, other_id: str) -> RunPair:
+        return pair_runs(self.run(run_id), self.run(other_id), trials=(grid_trials(), grid_trials()))
 
     def trials(self, run_id: str) -> tuple[Trial, ...]:
         return grid_trials()

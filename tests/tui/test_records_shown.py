@@ -9,13 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.cli import records
-from tests.tui.doubles import OTHER_RUN, RUN, grid_trials, measuring
+from tests.tui.doubles import RUN, grid_trials, measuring
 from textual.content import Content
 
 from ropewalk.measuring import events
 from ropewalk.planner.records import Memory, MemoryTerm, Plan, Speed
 from ropewalk.report.grid import MARKS
-from ropewalk.tui.compare import compare_page
 from ropewalk.tui.curves import fitted, memory_figure, planned_bytes, prefill_figure
 from ropewalk.tui.export import write_new
 from ropewalk.tui.runview import RunView, stored_view
@@ -187,15 +186,6 @@ def test_figures_have_an_arm_each() -> None:
     assert len(prefill.series) == 1 + 3
     assert memory_figure(view, None) is None  # no samples in this record
     assert planned_bytes(view.arms, None) == 12288 * 23040 + 28 * MIB
-
-
-def test_two_runs_differ_where_they_are_bold() -> None:
-    page = compare_page(RUN, OTHER_RUN)
-    status = next(line for line in page.split("\n") if line.plain.startswith("status"))
-    weights = next(line for line in page.split("\n") if line.plain.startswith("weights"))
-    assert "bold" in spans(status)
-    assert "bold" not in spans(weights)
-    assert weights.plain.split() == ["weights", "abababababab", "abababababab"]
 
 
 def test_words_for_values() -> None:

@@ -9,14 +9,14 @@ from ropewalk.measuring.records import ArmResult, Measurement, PairedRecall
 from ropewalk.measuring.run_pair import RunPair
 from ropewalk.report.figures import short_name, value_text
 from ropewalk.report.grid import heatmaps, lengths_of_speed
-from ropewalk.report.measurement import pairs_table, reach_table, recall_grid, speed_table
+from ropewalk.report.measurement import memory_table, pairs_table, reach_table, recall_grid, speed_table
 from ropewalk.report.page import Block, Page, Table, fields, parts, soft, table
 
 _FINGERPRINT = len("sha256:") + 12
 
 
 def runpair_page(pair: RunPair) -> Page:
-    """What differs in how the runs were made, then recall, reach and speed, arm beside arm."""
+    """What differs in how the runs were made, then recall, reach, memory and speed, arm beside arm."""
     arms = tuple(_side_by_side(pair.one, pair.other))
     grids: list[Block] = []
     for heatmap in heatmaps(replace(pair.one, arms=arms)):
@@ -48,6 +48,8 @@ def _shown(value: object) -> str:
 
 def _rows(arms: tuple[ArmResult, ...], pairs: Sequence[PairedRecall]) -> Iterator[tuple[str, Block]]:
     yield "reaches", reach_table(arms)
+    if any(arm.memory for arm in arms):
+        yield "memory", memory_table(arms)
     yield "pairs", _pairs(pairs, arms) if pairs else "no prompt was asked in both, token for token"
     if lengths_of_speed(arms):
         yield "speed", speed_table(arms)

@@ -10,6 +10,7 @@ from ropewalk.tui.state import Opened
 
 if TYPE_CHECKING:
     from ropewalk.measuring.records import Measurement, Trial
+    from ropewalk.measuring.run_pair import RunPair
     from ropewalk.measuring.settings import RunRequest
     from ropewalk.measuring.store import RunStore, RunSummary
     from ropewalk.tui.control import Control
@@ -30,6 +31,11 @@ class Stored:
         """A stored run. Raises :class:`RunStoreError`."""
         with self._store() as store:
             return store.load(run_id)
+
+    def pair(self, run_id: str, other_id: str) -> RunPair:
+        """Two stored runs side by side. Raises :class:`RunStoreError`."""
+        with self._store() as store:
+            return core.pair_runs(store, run_id, other_id)
 
     def trials(self, run_id: str) -> tuple[Trial, ...]:
         """All trials of a stored run. Raises :class:`RunStoreError`."""

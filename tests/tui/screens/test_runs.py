@@ -11,6 +11,7 @@ from textual.pilot import Pilot
 from textual.widgets import Static
 
 from ropewalk.errors import RunStoreError
+from ropewalk.tui.described import Described
 from ropewalk.tui.screens.measure import MeasureScreen
 from ropewalk.tui.screens.modal import Modal
 from ropewalk.tui.widgets.record_list import RecordList
@@ -48,14 +49,16 @@ def test_two_runs_stand_side_by_side(drive: Drive) -> None:
         assert not isinstance(pilot.app.screen, Modal)  # one is not two
         await press(pilot, "space", "down", "c")
         assert isinstance(pilot.app.screen, Modal)
-        return str(pilot.app.screen.query_one("#sheet Static", Static).content)
+        page = pilot.app.screen.query_one("#sheet Static", Static).content
+        assert isinstance(page, Described)
+        return page.content(100).plain
 
     lines = drive(script, place="runs").splitlines()
-    assert lines[0].split() == [RUN.run_id, OTHER_RUN.run_id]
-    assert "status                finished                  interrupted" in [line.rstrip() for line in lines]
-    yarn = lines.index("recall, YaRN 1.5")
-    assert lines[yarn + 1].split()[:4] == ["1,945", "niah_single", "4/5", "38–96%"]
-    assert any(line.split() == ["KV", "cache", "270.00", "270.00"] for line in lines)
+    assert lines[0].split()[2:3] == [RUN.run_id]
+    assert lines[0].endswith("finished")
+    assert lines[1].endswith("interrupted")
+    assert any(line.split()[:3] == ["1", "YaRN", "1.5"] for line in lines)
+    assert any("KV cache" in line and "270.00" in line for line in lines)
 
 
 def test_a_run_leaves_as_a_file_of_any_kind(drive: Drive, tmp_path: Path) -> None:

@@ -16,9 +16,10 @@ from textual.worker import get_current_worker
 
 from ropewalk.errors import RopewalkError
 from ropewalk.measuring.records import Measurement
+from ropewalk.measuring.run_pair import RunPair
 from ropewalk.measuring.store import RunSummary
 from ropewalk.report.measurement import measurement_page
-from ropewalk.tui.compare import compare_page
+from ropewalk.report.run_pair import runpair_page
 from ropewalk.tui.described import Described
 from ropewalk.tui.screens.base import RecordScreen
 from ropewalk.tui.screens.modal import AskSheet, ChooseSheet, Modal
@@ -33,6 +34,7 @@ _STATUS = {
     "interrupted": ("‖", "$warning"),
     "failed": ("✗", "$error"),
 }
+_COPIED_WIDTH = 100
 _KINDS = (
     ("h", "html", "HTML: the report, one file"),
     ("m", "md", "Markdown: for an issue or a model card"),
@@ -159,10 +161,11 @@ class RunsScreen(RecordScreen):
     @work(thread=True, exclusive=True, group="run")
     def _compare(self, left: str, right: str) -> None:
         stored = self.ropewalk.backend.stored
-        self._ask(lambda: compare_page(stored.run(left), stored.run(right)), self._show_comparison)
+        self._ask(partial(stored.pair, left, right), self._show_comparison)
 
-    def _show_comparison(self, page: Content) -> None:
-        self.app.push_screen(Modal("Two runs", page, text=page.plain))
+    def _show_comparison(self, pair: RunPair) -> None:
+        page = Described(runpair_page(pair))
+        self.app.push_screen(Modal("Two runs", page, text=page.content(_COPIED_WIDTH).plain))
 
     def action_export(self) -> None:
         """The run under the cursor as a file."""
