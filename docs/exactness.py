@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.planner.models import attention, gemma3_270m, inspection, smollm2
+from tests.planner.speeds import Figure, figures
 from tests.planner.starts import TERMS, Start, starts
 
 from docs.markdown import table
@@ -57,6 +58,17 @@ def exactness_page() -> str:
                 "version, term", "starts", "inside", "widest range", "largest error", "seen", rows=_starts()
             ),
             *_embedded(data["embedded"]),
+            _SPEED,
+            table(
+                "engine, memory",
+                "figure",
+                "rows",
+                "inside",
+                "range, at most",
+                "median error",
+                "largest",
+                rows=_speeds(),
+            ),
             _LIMITS,
         ]
     )
@@ -275,6 +287,37 @@ other than the H100 (0.25 to 2.5 GiB), graphs elsewhere and from 0.21 on (a quar
     "{n}", str(len(json.loads(Path(__file__).with_name("vllm_starts.json").read_text("utf-8"))["starts"]))
 )
 
+
+def _speeds() -> Iterator[list[str]]:
+    groups: dict[tuple[str, str, str], list[Figure]] = {}
+    for one in figures():
+        groups.setdefault((one.engine, one.kind, one.what), []).append(one)
+    for (engine, kind, what), rows in groups.items():
+        factors = sorted(one.factor for one in rows)
+        yield [
+            f"{engine}, {kind}",
+            "prompt and answer" if what == "both" else what,
+            str(len(rows)),
+            str(sum(one.holds for one in rows)),
+            f"{max(one.high / one.low for one in rows):.1f} x",
+            f"{factors[len(factors) // 2]:.2f} x",
+            f"{factors[-1]:.2f} x",
+        ]
+
+
+_SPEED = """
+## Speed, predicted and published
+
+With `--gpu NAME` a plan and a choice say how long the first token takes and how many follow in a second, for
+one request at a time on one card, before anything was measured there: a roofline of the maker's figures, of
+which engines reach a share that depends on the card's memory, and a time that each block costs beside its
+bytes. Below, what was published beside that: Llama 3 by llama.cpp on six cards and three Macs, Qwen3 on an
+H20 by SGLang (whose kernels and graphs are like vLLM's) with prompts of up to 129,042 tokens, and one figure
+of vLLM. The error is that of the middle of the range, as a factor whichever way. Left out are prompts in f16
+on the L40S and the A100, where cuBLAS of mid-2024 was 2 to 9 times slower than with quantised weights;
+outside is a 70B model on an M1 Max. Newer kernels are faster than most rows. A run on this machine replaces
+the estimate (`calibrated`); several cards, and weights in host memory, have a bound alone.
+"""
 _LIMITS = """## What is not exact
 
 - **GPUs.** The rules of caches and weights are the same as on a CPU and agree with public logs. Activations,

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ropewalk.findings import Finding
 from ropewalk.planner.caches import CacheType, cache_types, find_cache_type
 from ropewalk.planner.engines.rules import PlanningCase
 from ropewalk.planner.layers_cache import logical_cache
+from ropewalk.planner.machine import MemoryKind
 from ropewalk.planner.records import AdviceKind, KvCache, PlanRequest, Traffic
+from ropewalk.planner.roofline import Attained
 from ropewalk.planner.shape import ModelShape
 from ropewalk.planner.terms import DeviceMemory, MemoryEstimate, cache_bytes, exact
 from ropewalk.planner.weights import weights_term
 
 CACHE_TYPES = cache_types(CacheType("float16", 1, 2))
 FIT_TYPES = ("float16",)
+ATTAINED: Mapping[MemoryKind, Attained] = {}
 MAX_SEQUENCES = 4
 
 

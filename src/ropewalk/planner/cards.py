@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass
 
 from ropewalk.errors import UsageError
-from ropewalk.planner.machine import DeviceKind, Machine
+from ropewalk.planner.machine import DeviceKind, Machine, MemoryKind
 from ropewalk.units import GIB
 
 _GB, _TERA = 10**9, 10**12
@@ -31,6 +31,7 @@ class Card:
     multiprocessors: int
     source: str
     kind: DeviceKind = "gpu"
+    memory_kind: MemoryKind = "gddr"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,18 +52,24 @@ class Cards:
             peak_flops=float(card.peak_flops),
             name=card.name,
             multiprocessors=card.multiprocessors,
+            memory_kind=card.memory_kind,
         )
 
 
 def _card(
     name: str, gib: float, bandwidth: int, peak: float, link: int, multiprocessors: int, source: str
 ) -> Card:
-    return Card(name, int(gib * GIB), bandwidth * _GB, int(peak * _TERA), link * _GB, multiprocessors, source)
+    kind: MemoryKind = "hbm" if name.startswith(_HBM) else "unified" if source == _METAL else "gddr"
+    return Card(
+        name, int(gib * GIB), bandwidth * _GB, int(peak * _TERA), link * _GB, multiprocessors, source,
+        memory_kind=kind,
+    )  # fmt: skip
 
 
 _PUBLIC = "memory of CUDA's own out-of-memory message in public logs"
 _METAL = "recommendedMaxWorkingSetSize of Metal, three quarters of the memory (llama.cpp's log)"
 _PCIE4, _PCIE5 = 32, 64
+_HBM = ("H100", "H200", "B200", "A100")
 _CARDS = (
     _card("H100-80GB", 79.19, 3350, 989, 450, 132, "vLLM's log on an H100 SXM (llm-d-planner)"),
     _card("H100-PCIe", 79.11, 2000, 756, _PCIE5, 114, "vllm-project/vllm#27508"),

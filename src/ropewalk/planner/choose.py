@@ -24,7 +24,7 @@ from ropewalk.planner.longest import LONGEST, longest_context
 from ropewalk.planner.machine import Machine, device_of
 from ropewalk.planner.model import shape_of
 from ropewalk.planner.placement import placed
-from ropewalk.planner.pricing import Price, price
+from ropewalk.planner.pricing import Price, attained_of, price
 from ropewalk.planner.records import Fit, FitGoal, LimitedBy, PlanRequest, Speed
 from ropewalk.planner.rope.decision import RopeAdvice, decide_for
 from ropewalk.planner.steps import steps_down
@@ -267,7 +267,7 @@ class _Tried:
             limited_by=limited_by,
             weights_bytes=case.shape.weights.total,
             cost=cost,
-            speed=None if moved else _speed(case, known.speed(inspection, request)),
+            speed=None if moved else _speed(case, known.speed(inspection, request), moved),
         )
         reason = advice.decision.reason if refused else _reason(option, errors)
         return replace(option, reason=reason)
@@ -315,7 +315,7 @@ class _Tried:
         )
 
 
-def _speed(case: PlanningCase, calibration: Calibration | None) -> Speed | None:
+def _speed(case: PlanningCase, calibration: Calibration | None, moved: int) -> Speed | None:
     key, value = case.types()
     return speed_of(
         case.shape,
@@ -324,6 +324,7 @@ def _speed(case: PlanningCase, calibration: Calibration | None) -> Speed | None:
         value=value,
         machine=case.machine,
         calibration=calibration,
+        attained=attained_of(case, moved),
     )
 
 

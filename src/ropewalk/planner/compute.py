@@ -11,6 +11,7 @@ from ropewalk.planner.calibration import Calibration, calibrated_speed
 from ropewalk.planner.machine import Machine
 from ropewalk.planner.params import linear_parameters
 from ropewalk.planner.records import Compute, Decode, Mask, Prefill, PromptWork, Speed
+from ropewalk.planner.roofline import Attained, roofline_speed
 from ropewalk.planner.shape import ModelShape
 
 _FAR = 1 << 40  # tokens; a crossover beyond this is none
@@ -60,10 +61,12 @@ def compute_of(
     value: CacheType,
     machine: Machine,
     calibration: Calibration | None = None,
+    attained: Attained | None = None,
 ) -> Compute:
     """The work of one sequence of ``context_len`` tokens, and of the token after it.
 
-    Its speed is predicted from ``calibration`` where there is one, else bounded by the machine's figures.
+    Its speed is predicted from ``calibration`` where there is one, else estimated from what is ``attained``
+    of the machine's figures, else bounded by them.
     """
     work = work_of(shape, length=context_len, key=key, value=value)
     windows = [group.window for group in shape.layers if group.window]
@@ -74,7 +77,7 @@ def compute_of(
         score_matrix_bytes=context_len**2 * shape.num_attention_heads * shape.dtype_bytes,
         mask=Mask(causal_cells(context_len), window_cells(context_len, max(windows)) if windows else None),
         decode=work.decode,
-        speed=_speed(work, machine, calibration),
+        speed=_speed(work, machine, calibration, attained, shape.num_layers),
     )
 
 
@@ -86,13 +89,24 @@ def speed_of(
     value: CacheType,
     machine: Machine,
     calibration: Calibration | None = None,
+    attained: Attained | None = None,
 ) -> Speed | None:
     """The speed alone of :func:`compute_of`."""
-    return _speed(work_of(shape, length=context_len, key=key, value=value), machine, calibration)
+    work = work_of(shape, length=context_len, key=key, value=value)
+    return _speed(work, machine, calibration, attained, shape.num_layers)
 
 
-def _speed(work: PromptWork, machine: Machine, calibration: Calibration | None) -> Speed | None:
-    return calibrated_speed(calibration, work) if calibration else _bound(work.prefill, work.decode, machine)
+def _speed(
+    work: PromptWork,
+    machine: Machine,
+    calibration: Calibration | None,
+    attained: Attained | None,
+    num_layers: int,
+) -> Speed | None:
+    if calibration is not None:
+        return calibrated_speed(calibration, work)
+    expected = roofline_speed(work, machine, attained, num_layers=num_layers) if attained else None
+    return expected or _bound(work.prefill, work.decode, machine)
 
 
 def work_of(shape: ModelShape, *, length: int, key: CacheType, value: CacheType) -> PromptWork:

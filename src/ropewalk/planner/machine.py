@@ -8,6 +8,7 @@ from typing import Literal
 from ropewalk.planner.records import PlanRequest
 
 DeviceKind = Literal["cpu", "gpu"]
+MemoryKind = Literal["gddr", "hbm", "unified"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,7 @@ class Machine:
     name: str | None = None
     multiprocessors: int | None = None
     is_here: bool = False
+    memory_kind: MemoryKind | None = None
 
     @property
     def is_hopper(self) -> bool:

@@ -22,6 +22,7 @@ from ropewalk.planner.model import shape_of
 from ropewalk.planner.nodes import find_nodes
 from ropewalk.planner.parallel import world_size
 from ropewalk.planner.placement import GOALS, find_placement
+from ropewalk.planner.pricing import attained_of, host_weights
 from ropewalk.planner.records import (
     Advice,
     BudgetFrom,
@@ -113,6 +114,7 @@ def make_plan(
             value=value,
             machine=machine,
             calibration=calibration,
+            attained=attained_of(case, host_weights(estimated, shape)),
         ),
         findings=by_severity(findings),
         override_context_len=advice.override_context_len,

@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ropewalk.planner.engines.rules import MemoryModel, PlanningCase
-from ropewalk.planner.terms import DeviceMemory
+from ropewalk.planner.parallel import world_size
+from ropewalk.planner.roofline import Attained
+from ropewalk.planner.shape import ModelShape
+from ropewalk.planner.terms import DeviceMemory, MemoryEstimate
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +41,26 @@ def price(case: PlanningCase, memory_model: MemoryModel | None = None) -> Price 
     if not judged:
         return None
     tightest = max(judged, key=lambda device: device.high_bytes - (device.usable_bytes or 0))
-    hosts = [device for device in found.devices if device.usable_bytes is None]
-    kept = sum(map(_weights, hosts)) - case.shape.weights.embedding if hosts else 0
-    return Price(tightest.high_bytes, tightest.usable_bytes or 0, max(0, kept), len(judged))
+    moved = host_weights(found, case.shape)
+    return Price(tightest.high_bytes, tightest.usable_bytes or 0, moved, len(judged))
+
+
+def host_weights(found: MemoryEstimate, shape: ModelShape) -> int:
+    """Bytes of weights on a host beside other devices, but for the embedding."""
+    if len(found.devices) == 1:
+        return 0
+    hosts = [device for device in found.devices if device.device.startswith("cpu")]
+    kept = sum(map(_weights, hosts)) - shape.weights.embedding if hosts else 0
+    return max(0, kept)
+
+
+def attained_of(case: PlanningCase, host_weights_bytes: int) -> Attained | None:
+    """What the engine reaches of the device's figures; None where they are not all of the story: several
+    devices, or weights on the host."""
+    kind = case.machine.memory_kind
+    if kind is None or host_weights_bytes or world_size(case.request) > 1:
+        return None
+    return case.rules.ATTAINED.get(kind)
 
 
 def _weights(device: DeviceMemory) -> int:

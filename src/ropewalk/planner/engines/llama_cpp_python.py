@@ -25,6 +25,7 @@ from ropewalk.planner.terms import DeviceMemory, MemoryEstimate, estimate, short
 from ropewalk.units import MIB
 
 FIT_TYPES = llama_server.FIT_TYPES
+ATTAINED = llama_server.ATTAINED
 MAX_SEQUENCES = 1  # one llama_context of n_seq_max 1; a second request waits for the first
 DEFAULT_BATCH = 512  # server/settings.py n_batch; llama-server has 2,048
 

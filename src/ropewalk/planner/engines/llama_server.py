@@ -5,6 +5,8 @@ Rules of llama.cpp b11434 (October 2026) unless a line says otherwise.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from ropewalk.findings import Finding
 from ropewalk.planner.caches import CacheType, find_cache_type
 from ropewalk.planner.engines.llama_attention import cpu_findings, kernel_findings, missing_kernel, runs_flash
@@ -12,14 +14,24 @@ from ropewalk.planner.engines.llama_compute import Graph, graph_of
 from ropewalk.planner.engines.llama_memory import CACHE_TYPES, LlamaMemoryModel, rows_of
 from ropewalk.planner.engines.llama_places import places_of, spots_of
 from ropewalk.planner.engines.rules import PlanningCase
-from ropewalk.planner.machine import Machine, device_of
+from ropewalk.planner.machine import Machine, MemoryKind, device_of
 from ropewalk.planner.parallel import check_options
 from ropewalk.planner.records import AdviceKind, PlanRequest, Traffic
+from ropewalk.planner.roofline import Attained
 from ropewalk.planner.shape import ModelShape
 from ropewalk.units import format_tokens
 
 FIT_TYPES = ("f16", "q8_0", "q5_1", "q4_0")
 MAX_SEQUENCES = None
+# One request at a time, decoding and prompts of 1,024 tokens, on single cards and Macs: what published rows
+# of llama.cpp reach of the makers' figures (docs/speeds.json). Left out: prompts in f16 on the L40S and the
+# A100, where cuBLAS of mid-2024 was 2 to 9 times slower than with quantised weights on the same card.
+_ROWS = "what published rows of llama.cpp reach of the card's figures, docs/exactness.md"
+ATTAINED: Mapping[MemoryKind, Attained] = {
+    "gddr": Attained((0.9, 0.9), (150e-6, 30e-6), (0.2, 1.0), _ROWS),
+    "hbm": Attained((0.9, 0.9), (340e-6, 60e-6), (0.13, 0.5), _ROWS),
+    "unified": Attained((0.9, 0.9), (520e-6, 50e-6), (0.2, 0.6), _ROWS),
+}
 _OPTIONS = frozenset({
     "tensor_split", "rpc_servers", "node_memory_bytes", "projector", "n_cpu_moe", "cpu_moe",
     "override_tensor", "split_mode", "main_gpu",

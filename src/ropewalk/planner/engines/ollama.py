@@ -24,6 +24,7 @@ from ropewalk.planner.terms import DeviceMemory, MemoryEstimate
 from ropewalk.units import GIB, MIB, format_tokens
 
 FIT_TYPES = ("f16", "q8_0", "q4_0")  # those that its documentation names
+ATTAINED = llama_server.ATTAINED
 MAX_SEQUENCES = None
 _LLAMA_BUILD = "b10488"
 # Tokens of a batch by those of all slots, sched.go generationBatchForContext: -b and -ub both. It takes a

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Protocol, cast
@@ -10,8 +10,9 @@ from typing import Protocol, cast
 from ropewalk.engines import engine_of
 from ropewalk.findings import Finding
 from ropewalk.planner.caches import CacheType
-from ropewalk.planner.machine import UNKNOWN, Machine
+from ropewalk.planner.machine import UNKNOWN, Machine, MemoryKind
 from ropewalk.planner.records import AdviceKind, PlanRequest, Traffic
+from ropewalk.planner.roofline import Attained
 from ropewalk.planner.shape import ModelShape
 from ropewalk.planner.terms import MemoryEstimate
 
@@ -48,6 +49,12 @@ class EngineRules(Protocol):
     @property
     def MAX_SEQUENCES(self) -> int | None:
         """Sequences that one server takes at once, whatever memory there is; None where it does not say."""
+        ...
+
+    @property
+    def ATTAINED(self) -> Mapping[MemoryKind, Attained]:
+        """What it was seen to reach of a card's figures, by the kind of its memory; empty where no row is
+        known."""
         ...
 
     def types_of(self, case: PlanningCase) -> tuple[CacheType, CacheType]:

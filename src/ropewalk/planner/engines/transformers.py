@@ -5,6 +5,7 @@ Rules of transformers 5.24 and figures that Qwen published of 4.46 and 4.51.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ropewalk.errors import UsageError
@@ -13,9 +14,10 @@ from ropewalk.inspector.layer_kinds import LayerGroup
 from ropewalk.planner.caches import CacheType, cache_types, find_cache_type
 from ropewalk.planner.engines.rules import PlanningCase
 from ropewalk.planner.layers_cache import LogicalCache, logical_cache
-from ropewalk.planner.machine import DeviceKind, device_of
+from ropewalk.planner.machine import DeviceKind, MemoryKind, device_of
 from ropewalk.planner.parallel import check_options, check_tensor_parallel, heads_per_rank, pipeline_stages
 from ropewalk.planner.records import AdviceKind, KvCache, MemoryTerm, PlanRequest, RankPlace, Traffic
+from ropewalk.planner.roofline import Attained
 from ropewalk.planner.shape import ModelShape
 from ropewalk.planner.terms import DeviceMemory, MemoryEstimate, cache_bytes, estimate, exact, with_places
 from ropewalk.planner.weights import stage_weights, weights_term
@@ -23,6 +25,7 @@ from ropewalk.units import MIB
 
 CACHE_TYPES = cache_types(CacheType("bfloat16", 1, 2), CacheType("float16", 1, 2), CacheType("float32", 1, 4))
 FIT_TYPES = ("auto",)
+ATTAINED: Mapping[MemoryKind, Attained] = {}
 MAX_SEQUENCES = None
 
 # Beside weights and cache once the prompt is done, in 74 published runs of Qwen3: 33 to 48 MiB.

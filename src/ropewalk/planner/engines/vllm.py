@@ -5,7 +5,7 @@ Rules of vLLM 0.32 (November 2026) unless a line says otherwise.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from ropewalk.findings import Finding, Severity
@@ -33,9 +33,10 @@ from ropewalk.planner.engines.vllm_settings import types_of as types_of
 from ropewalk.planner.engines.vllm_settings import usable_bytes as usable_bytes
 from ropewalk.planner.engines.vllm_sparse import index_row_bytes
 from ropewalk.planner.layers_cache import LogicalCache, logical_cache
-from ropewalk.planner.machine import DeviceKind, Machine, device_of
+from ropewalk.planner.machine import DeviceKind, Machine, MemoryKind, device_of
 from ropewalk.planner.parallel import check_options, pipeline_stages, replica_sequences
 from ropewalk.planner.records import KvCache, PlanRequest
+from ropewalk.planner.roofline import Attained
 from ropewalk.planner.rope.versions import has
 from ropewalk.planner.shape import ModelShape
 from ropewalk.planner.terms import DeviceMemory, MemoryEstimate, cache_bytes, with_places
@@ -43,6 +44,12 @@ from ropewalk.planner.weights import stage_weights
 from ropewalk.units import format_bytes
 
 FIT_TYPES = ("auto", "fp8")
+
+# One request at a time: Qwen3 in bf16 on an H20 by SGLang (whose kernels and graphs are alike), prompts of 1
+# to 129,042 tokens, and vLLM on an RTX 4090 (docs/speeds.json).
+_ROWS = "what published rows of servers with CUDA graphs reach of the card's figures, docs/exactness.md"
+_REACHED = Attained((0.33, 0.92), (70e-6, 10e-6), (0.35, 0.9), _ROWS)
+ATTAINED: Mapping[MemoryKind, Attained] = {"gddr": _REACHED, "hbm": _REACHED}
 MAX_SEQUENCES = None
 _OPTIONS = frozenset({
     "data_parallel", "expert_parallel", "decode_context_parallel", "nodes", "node_memory_bytes",

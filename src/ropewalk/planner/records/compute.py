@@ -48,12 +48,13 @@ class PromptWork:
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """Predicted speed; ``basis`` says whether it is a bound or a calibrated prediction, with its range.
+    """Predicted speed: ``calibrated`` by a run on this machine, an ``estimate`` from what published rows
+    reach of the card's figures, both with a range, or no more than the ``bound`` of those figures.
 
-    ``source`` names the run that a prediction rests on.
+    ``source`` names the run, or the rows, that a prediction rests on.
     """
 
-    basis: Literal["bound", "calibrated"]
+    basis: Literal["bound", "estimate", "calibrated"]
     source: str
     prefill_seconds: float | None = None
     decode_tokens_per_second: float | None = None
