@@ -23,12 +23,14 @@ from tests.serving.dry_run.models import FAMILIES
 
 from ropewalk import core
 from ropewalk.checking.log_report import LogReport, LogTerm
+from ropewalk.engines import EngineName
 from ropewalk.inspector.records import Inspection
 from ropewalk.inspector.survey import CheckpointList, Listed
 from ropewalk.measuring.run_pair import RunPair
 from ropewalk.measuring.store import RunSummary
 from ropewalk.planner.cache_summary import cache_summary
-from ropewalk.planner.choose import Choice, choose
+from ropewalk.planner.choice import Choice
+from ropewalk.planner.choose import Target, choose
 from ropewalk.planner.machine import Machine
 from ropewalk.planner.plan import make_plan
 from ropewalk.planner.records import PlanRequest
@@ -102,8 +104,10 @@ def served() -> Service:
 
 def chosen() -> Choice:
     """What holds 32k of one model on a card, every cache type."""
-    request = PlanRequest(32_768, "vllm", memory_bytes=24 * GIB)
-    return choose([records.qwen3_8b()], request, engines=("vllm", "transformers"), machine=Machine("gpu"))
+    engines: tuple[EngineName, ...] = ("vllm", "transformers")
+    asked = [PlanRequest(32_768, engine, memory_bytes=24 * GIB) for engine in engines]
+    targets = [Target(request, Machine("gpu")) for request in asked]
+    return choose([records.qwen3_8b()], targets, device="a device of 24.00 GiB")
 
 
 @cache
