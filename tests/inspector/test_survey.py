@@ -50,6 +50,9 @@ def test_one_that_cannot_be_read_says_why(tmp_path: Path) -> None:
         ("hf.co/o/m-GGUF/blob/main/m-Q4_K_M.gguf?download=true", "o/m-GGUF", "main", "m-Q4_K_M.gguf"),
         ("https://huggingface.co/o/m/resolve/v1.0/config.json", "o/m", "v1.0", None),
         ("https://huggingface.co/o/m/discussions/4", "o/m", "main", None),
+        ("https://huggingface.co/o/m/tree/main/UD-Q4_K_XL", "o/m", "main", "UD-Q4_K_XL/"),
+        ("https://huggingface.co/o/m/tree/refs%2Fpr%2F7", "o/m", "refs/pr/7", None),
+        ("https://huggingface.co/o/m/resolve/0f0e/sub/m-Q8_0.gguf", "o/m", "0f0e", "sub/m-Q8_0.gguf"),
     ],
 )
 def test_an_address_of_the_hub(address: str, repo: str, revision: str, file: str | None) -> None:

@@ -29,7 +29,7 @@ from ropewalk.inspector.survey import CheckpointList
 def command(checkpoint: str, facts: bool, as_json: bool) -> int:
     """Say what a checkpoint is, from its headers; no weight is loaded.
 
-    Of a folder with several checkpoints each is listed with its type, bits per weight and bytes.
+    Of a folder or repository with several checkpoints each is listed: type, bits per weight, bytes.
 
     Exit status 1 where a finding is an error: a config that the tensors contradict, a truncated file.
     """
@@ -55,8 +55,9 @@ def command(checkpoint: str, facts: bool, as_json: bool) -> int:
 
 
 def _several(checkpoint: str, error: CheckpointError) -> CheckpointList | None:
-    """What a folder holds that is no single checkpoint; None where the error stands."""
-    if error.code not in ("ambiguous_checkpoint", "empty_checkpoint") or not Path(checkpoint).is_dir():
+    """What a folder or repository holds that is no single checkpoint; None where the error stands."""
+    below = error.code == "empty_checkpoint" and Path(checkpoint).is_dir()
+    if error.code != "ambiguous_checkpoint" and not below:
         return None
     listed = core.checkpoints(checkpoint)
     return listed if listed.checkpoints else None

@@ -41,16 +41,21 @@ def inspect(source: Source | Checkpoint) -> Inspection:
 
 
 def checkpoints(source: Source) -> CheckpointList:
-    """The checkpoints in and below a folder, each with its type, bits per weight and bytes.
+    """The checkpoints in and below a folder, or of a Hub repository, each with its type, bits per weight and
+    bytes.
 
-    Raises :class:`UsageError` where ``source`` is no folder of this machine.
+    Raises :class:`UsageError` where ``source`` is neither, :class:`CheckpointError` where the Hub refuses.
     """
+    from ropewalk.inspector.models import survey_repository
+    from ropewalk.inspector.readers.hubsource import hub_id_of
     from ropewalk.inspector.survey import survey
 
     folder = Path(source)
-    if not folder.is_dir():
+    if folder.is_dir():
+        return survey(folder)
+    if hub_id_of(str(source)) is None:
         raise UsageError(f"{source} is no folder", where={"file": str(source)})
-    return survey(folder)
+    return survey_repository(str(source))
 
 
 def tensors(source: Source | Checkpoint, rows: Sequence[int] | None = None) -> TensorList:

@@ -12,12 +12,12 @@ from pathlib import Path
 from ropewalk.errors import CheckpointError, CheckpointMissingError, HubError, RopewalkError
 from ropewalk.inspector.checkpoint import open_checkpoint
 from ropewalk.inspector.readers.gguf import KnownArrays
-from ropewalk.inspector.readers.hubsource import HubId, Repository, hub_id_of, open_repository
+from ropewalk.inspector.readers.hubsource import HubId, Repository, hub_id_of, open_repository, source_of_hub
 from ropewalk.inspector.readers.hubstore import WORKERS, HubStore
 from ropewalk.inspector.readers.repository import CONFIG
 from ropewalk.inspector.readers.weights import gguf_models, is_weights
 from ropewalk.inspector.records import Checkpoint
-from ropewalk.inspector.survey import names_below
+from ropewalk.inspector.survey import CheckpointList, Listed, listed, names_below
 
 MAX_MODELS = 400
 # After the first file of a repository the vocabulary is known, which is most of a header.
@@ -62,6 +62,29 @@ def open_models(
     if errors and len(errors) == len(found):
         raise errors[0]
     return tuple(found)
+
+
+def survey_repository(source: str) -> CheckpointList:
+    """The models of a repository on the Hub, each in a line; of a folder of it, those in the folder.
+
+    Raises :class:`CheckpointError` as :func:`open_models` does.
+    """
+    hub_id = hub_id_of(source)
+    below = hub_id.file if hub_id is not None and (hub_id.file or "").endswith("/") else None
+    whole = source_of_hub(hub_id) if hub_id is not None else source
+    found = [one for one in open_models(whole) if below is None or _file_of(one, whole).startswith(below)]
+    return CheckpointList(source, tuple(_line(one, _file_of(one, whole)) for one in found))
+
+
+def _file_of(one: Opened, source: str) -> str:
+    return one.source.removeprefix(source).removeprefix(":") or one.source
+
+
+def _line(one: Opened, name: str) -> Listed:
+    checkpoint = one.checkpoint
+    if checkpoint is None:
+        return Listed(name, error=str(one.error))
+    return listed(name, lambda: checkpoint)
 
 
 def _folder_names(folder: Path) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from ropewalk.inspector.checkpoint import open_checkpoint
 from ropewalk.inspector.inspection import inspect_checkpoint
 from ropewalk.inspector.readers.repository import CONFIG
 from ropewalk.inspector.readers.weights import one_of_each
-from ropewalk.inspector.records import Format, Inspection, Kind
+from ropewalk.inspector.records import Checkpoint, Format, Inspection, Kind
 
 _MAX_LISTED = 200
 _MAX_DEPTH = 3
@@ -21,7 +21,7 @@ _MAX_ENTRIES = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """One checkpoint of a folder; ``name`` is its path below the folder.
+    """One checkpoint of a folder; ``name`` is its path below the folder, or the name of its file.
 
     ``type`` is how most of its weights are stored (``Q4_K``, ``bfloat16``, the method of a quantisation);
     ``bits_per_weight`` is all stored bytes over all parameters. ``error`` is why it cannot be read.
@@ -41,7 +41,7 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointList:
-    """The checkpoints in and below a folder; ``more`` says that not all are listed."""
+    """The checkpoints in and below a folder, or of a repository; ``more`` says that not all are listed."""
 
     source: str
     checkpoints: tuple[Listed, ...]
@@ -75,8 +75,13 @@ def names_below(folder: Path) -> Iterator[str]:
 
 
 def _listed(folder: Path, name: str) -> Listed:
+    return listed(name, lambda: open_checkpoint(folder / name))
+
+
+def listed(name: str, read: Callable[[], Checkpoint]) -> Listed:
+    """The line of one checkpoint, which ``read`` opens."""
     try:
-        found = inspect_checkpoint(open_checkpoint(folder / name))
+        found = inspect_checkpoint(read())
     except CheckpointError as error:
         return Listed(name, error=error.message)
     summary = found.checkpoint

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from tests.inspector.readers.files import (
 )
 from tests.inspector.readers.hub_server import COMMIT, Hub, serve
 
+from ropewalk.cli.app import run
 from ropewalk.errors import CheckpointError, CheckpointMissingError, HubError
 from ropewalk.inspector.checkpoint import open_checkpoint
 from ropewalk.inspector.readers.hub import HubClient
@@ -349,6 +351,7 @@ def ggufs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         writer = (
             GgufWriter().key("general.architecture", "string", "qwen3").key("general.name", "string", name)
         )
+        writer.key("qwen3.block_count", "uint32", 1)
         writer.array("tokenizer.ggml.tokens", "string", ["token"] * 10_000)
         writer.tensor("output.weight", "Q8_0", (4096, 32)).write(folder / f"model-{name}.gguf")
 
@@ -367,6 +370,15 @@ def test_a_gguf_by_ranges(hub: Hub) -> None:
     assert windows[0] == "bytes=0-65535"  # it tells the size as well
     assert len(windows) == 2 * 2
     refused(CheckpointMissingError, "checkpoint_missing", "org/model:Q5_0")
+
+
+@pytest.mark.usefixtures("ggufs")
+def test_a_repository_of_several_ggufs_is_listed(hub: Hub, capsys: pytest.CaptureFixture[str]) -> None:
+    for source in ("org/model", "https://huggingface.co/org/model/tree/main"):
+        assert run(["inspect", source, "--json"]) == 0
+        listed = json.loads(capsys.readouterr().out)["checkpoints"]
+        assert [one["name"] for one in listed] == ["model-Q4_K_M.gguf", "model-Q8_0.gguf"]
+        assert [one["type"] for one in listed] == ["Q8_0", "Q8_0"]  # as stored, whatever the name says
 
 
 @pytest.mark.usefixtures("ggufs")

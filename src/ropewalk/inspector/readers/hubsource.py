@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from urllib.parse import unquote
 
 from ropewalk.errors import CheckpointMissingError, HubError
 from ropewalk.findings import Finding
@@ -34,21 +35,30 @@ class HubId:
 # A page of the Hub as a browser shows it: the repository, and a file or folder of some revision.
 _ADDRESS = re.compile(
     r"(?:https?://)?(?:www\.)?(?:huggingface\.co|hf\.co|hf-mirror\.com)/(?!datasets/|spaces/|docs/|papers/)"
-    r"([\w.-]+/[\w.-]+)(?:/(?:blob|tree|resolve|raw)/([\w.-]+)(?:/([^?#]*))?|/discussions(?:/[^?#]*)?)?/?(?:[?#].*)?",
+    r"([\w.-]+/[\w.-]+)(?:/(?:blob|tree|resolve|raw)/([\w.%-]+)(?:/([^?#]*))?|/discussions(?:/[^?#]*)?)?/?(?:[?#].*)?",
     re.ASCII,
 )
 
 
 def from_address(text: str) -> str:
-    """``org/name[@revision][:file]`` of an address as pasted from a browser; other text as it is."""
+    """``org/name[@revision][:file]`` of an address as pasted from a browser; other text as it is.
+
+    A folder ends with a slash: the GGUF models in it are meant where it has any.
+    """
     match = _ADDRESS.fullmatch(text.strip())
     if match is None:
         return text
-    repo, revision, file = match.groups()
-    wanted = file if file and file.endswith(".gguf") else None
+    repo, revision, file = (part and unquote(part) for part in match.groups())
+    is_folder = bool(file) and "/tree/" in text
+    wanted = f"{file.rstrip('/')}/" if is_folder else file if file and file.endswith(".gguf") else None
     return (
         repo + (f"@{revision}" if revision not in (None, "main") else "") + (f":{wanted}" if wanted else "")
     )
+
+
+def source_of_hub(hub_id: HubId) -> str:
+    """The repository itself, whichever file of it was named."""
+    return hub_id.repo + (f"@{hub_id.revision}" if hub_id.revision != "main" else "")
 
 
 def parse_hub_id(text: str) -> HubId | None:

@@ -64,10 +64,14 @@ def choose_gguf(names: Sequence[str], *, source: str, wanted: str | None = None)
     """The one GGUF model among these files, or None where safetensors files are there or no GGUF file is.
 
     A projector (``mmproj*``) counts only where it is alone. ``wanted`` is a file name or a part of one
-    (``Q4_K_M``). Raises :class:`CheckpointError` ``ambiguous_checkpoint`` where several are left, as in most
-    repositories of quantised models, and ``checkpoint_missing`` where none is as wanted.
+    (``Q4_K_M``), or a folder, with a slash behind it, which counts only where GGUF files are in it. Raises
+    :class:`CheckpointError` ``ambiguous_checkpoint`` where several are left, as in most repositories of
+    quantised models, and ``checkpoint_missing`` where none is as wanted.
     """
     files = [name for name in sorted(names, reverse=True) if name.endswith(".gguf")]
+    if wanted is not None and wanted.endswith("/"):
+        below = [name for name in files if name.startswith(wanted)]
+        files, names, wanted = (below, below, None) if below else (files, names, None)
     if wanted is not None:
         files = [wanted] if wanted in files else [name for name in files if wanted.lower() in name.lower()]
         if not files:
