@@ -6,12 +6,12 @@ Its faults are planted one at a time, to see that each is caught.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from ropewalk.errors import EngineError
-from ropewalk.serving.client import Completion, PromptTooLongError, TokenChoice
+from ropewalk.serving.client import Completion, PromptTooLongError, TokenChoice, TokenLosses
 
 _TOKEN = re.compile(r"<\|\w+\|>| ?[A-Za-z]+|[0-9]| ?[^\sA-Za-z0-9]|\s")
 _OPENING = re.compile(r"The special magic number for (\w+) is$")
@@ -29,6 +29,7 @@ class FakeServer:
     template: bool = True
     thinks: str = ""
     begin: bool = True
+    writes_begin: bool = False  # the template itself has the start token
     end: bool = False
     truncates: bool = False
     shifts: bool = False
@@ -38,6 +39,8 @@ class FakeServer:
     answer: str | None = None
     dies_after: int | None = None
     logprob: float = -0.25
+    breaks_at: int | None = None
+    adds: float = 0.0
     asked: list[tuple[int, ...]] = field(default_factory=list)
     words: list[str] = field(default_factory=list)
     ids: dict[str, int] = field(default_factory=dict)
@@ -60,7 +63,22 @@ class FakeServer:
         turns = "".join(f"<|{message['role']}|>\n{message['content']}<|stop|>\n" for message in messages)
         is_off = self.thinks == "switch" and not (template_options or {}).get("enable_thinking", True)
         opened = "<think>\n" if self.thinks == "begins" else "<think>\n\n</think>\n\n" * is_off
-        return f"{turns}<|assistant|>\n{opened}"
+        return f"{BEGIN * self.writes_begin}{turns}<|assistant|>\n{opened}"
+
+    def token_losses(self, tokens: Sequence[int], spans: Sequence[tuple[int, int]]) -> Iterator[TokenLosses]:
+        """Two nats and some that the token decides, and ``adds``; one more from ``breaks_at`` on."""
+        before = 0
+        for start, end in spans:
+            if self.is_dead:
+                raise EngineError("connection refused", code="engine_unreachable")
+            if end > self.context:
+                raise PromptTooLongError("too long", prompt_tokens=end, context_len=self.context)
+            self.asked.append(tuple(tokens[:end]))
+            rise = self.adds
+            rise += 1.0 if self.breaks_at is not None and start >= self.breaks_at else 0.0
+            losses = tuple(2.0 + tokens[at] % 7 / 10 + rise for at in range(start, end))
+            yield TokenLosses(losses, (), before, 0.001 * (start - before))
+            before = end
 
     def complete(
         self,

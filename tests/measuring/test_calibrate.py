@@ -120,6 +120,7 @@ def test_a_store_of_the_first_version_gains_its_table(tmp_path: Path) -> None:
     path = tmp_path / "runs.sqlite3"
     with RunStore(path) as store:
         store._db.execute("DROP TABLE calibrations")
+        store._db.execute("DROP TABLE losses")
         store._db.execute("ALTER TABLE runs DROP COLUMN owner")
         store._db.execute("PRAGMA user_version = 1")
     with RunStore(path) as store:

@@ -428,7 +428,7 @@ def test_no_arm_is_no_run(bench: Bench) -> None:
 
 
 def _spy(asked: list[list[int]]) -> Any:
-    def choose(settings: MeasureSettings, of: Any, pace: Any) -> MeasureSettings:
+    def choose(settings: MeasureSettings, of: Any, pace: Any, *, reading: Any) -> MeasureSettings:
         asked.append(list(of(settings.lengths)))
         return replace(settings, minutes=None)
 
@@ -449,3 +449,18 @@ def _stop_after(count: int) -> Any:
 
 def _seen(arms: tuple[ArmResult, ...]) -> list[Any]:
     return [(arm.arm, arm.cells, arm.effective_context_relative) for arm in arms]
+
+
+def test_a_doubled_start_token_is_said(bench: Bench) -> None:
+    bench.faults = [{"writes_begin": True}]
+    run = bench.measure(arms=("shipped",))
+    told = [finding.severity for finding in run.arms[0].findings if finding.code == "doubled_bos"]
+    assert told == ["warning"]
+    assert outcomes(run, "shipped", 700) == ["hit"] * 5
+
+
+def test_a_late_needle_of_a_short_prompt_is_told_to_begin_earlier(bench: Bench) -> None:
+    run = bench.measure(MeasureSettings(lengths=(300,), depths=(0.1, 0.95)), arms=("shipped",))
+    (moved,) = [finding for finding in run.findings if finding.code == "needle_moved"]
+    assert moved.where["depth"] == 0.95
+    assert moved.where["begins_at"] < 0.9

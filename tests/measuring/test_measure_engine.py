@@ -41,24 +41,30 @@ def measure(
 
 @pytest.mark.engine
 def test_a_small_run_against_the_real_engine(tmp_path: Path, smollm2: Path, embedded: EngineBuild) -> None:
-    settings = MeasureSettings(lengths=(320,), depths=(0.2, 0.8), threads=1)
+    settings = MeasureSettings(
+        lengths=(200, 340), depths=(0.2, 0.8), threads=1, probes=("loss", "recall"), tokens_per_stop=4
+    )
     run, store = measure(
         tmp_path, smollm2, embedded, target=512, arms=("shipped", "yarn:2"), settings=settings
     )
     with store:
-        trials = store.trials(run.run_id)
+        trials, losses = store.trials(run.run_id), store.losses(run.run_id)
     assert run.status == "finished"
     assert [finding.code for arm in run.arms for finding in arm.findings if finding.severity == "error"] == []
-    short = [trial for trial in trials if trial.length == 320]
-    assert {trial.reported_tokens for trial in short} == {320}  # as planned, to the token
+    short = [trial for trial in trials if trial.length == 340]
+    assert {trial.reported_tokens for trial in short} == {340}  # as planned, to the token
     assert {trial.outcome for trial in short} <= {"hit", "miss", "wrong_needle"}
-    assert [(trial.cached_tokens or 0) > 250 for trial in short] == [False, True] * 2  # the prefix is reused
+    assert [(trial.cached_tokens or 0) > 250 for trial in short] == [True] * 4  # that whose losses were read
+    assert [(span.start, len(span.losses), span.bounds) for span in losses] == [(256, 4, ())] * 2
+    assert losses[0].tokens == losses[1].tokens
+    assert all(0 < loss < 12 for span in losses for loss in span.losses)
+    assert losses[0].losses != losses[1].losses
     first, second = (trial for trial in short if trial.depth == 0.2)
     assert first.prompt_sha256 == second.prompt_sha256
     assert first.first_logprob != second.first_logprob  # the scaling is at work
     for arm in run.arms:
         _plan_is_met(arm)
-        assert [point.length for point in arm.speed] == [320]
+        assert [point.length for point in arm.speed] == [200]
 
 
 @pytest.mark.engine
@@ -95,12 +101,15 @@ def test_the_demonstration(tmp_path: Path) -> None:
         [*command, "--store", str(tmp_path / "runs.sqlite3")], stdout=subprocess.PIPE, check=True, text=True
     )
     run = jsonio.loads(Measurement, done.stdout)
-    assert run.settings["lengths"] == [2048, 8175, 12271]
+    assert run.settings["lengths"] == [2048, 12271]
     assert hits(run, "shipped", 2048) >= 3
     assert refused(run, "shipped", 12271) == 5
     assert hits(run, "yarn:1.5", 12271) > hits(run, "unscaled", 12271) == 0
     assert run.comparison is not None
     assert run.comparison.recommended == "yarn:1.5"
+    assert [finding.code for finding in run.findings if finding.code.startswith("losses_")] == [
+        "losses_agree"
+    ]
     for arm in run.arms:
         _plan_is_met(arm)
     assert "<svg" in report.read_text()

@@ -114,3 +114,23 @@ def test_a_time_budget_buys_lengths_then_trials(
 def test_the_longest_answer_of_all_tasks_is_reserved() -> None:
     assert MeasureSettings(tasks=("niah_single", "niah_multivalue")).longest_answer == 64
     assert MeasureSettings(answer_tokens=5).longest_answer == 5
+
+
+@pytest.mark.parametrize(("minutes", "per_stop"), [(100, 8), (10, 4), (5, 2), (1, 2)])
+def test_reading_takes_at_most_a_quarter_of_the_time(minutes: float, per_stop: int) -> None:
+    pace = Pace()
+    pace.seen(0, 1000, 10.0)
+    settings = MeasureSettings(minutes=minutes, lengths=(2048, 12271), probes=("loss", "recall"))
+    chosen = within_minutes(settings, two_arms, pace, reading=lambda tokens: 37.5 * tokens)
+    assert chosen.tokens_per_stop == per_stop
+
+
+def test_single_tokens_have_a_pace_of_their_own() -> None:
+    pace = Pace(linear=1.0, square=0.001)
+    pace.seen(0, 1000, 4.0)
+    assert pace.reading_seconds(0, 10) == pytest.approx(
+        10 * 1.001 * 4 / 2000
+    )  # the prefill's, while none was
+    pace.read(0, 10, 0.5)
+    assert pace.reading_seconds(0, 20) == pytest.approx(1.0)
+    assert pace.reading_seconds(1000, 10) == pytest.approx(0.5 * 3.001 / 1.001)

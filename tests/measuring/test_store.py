@@ -157,6 +157,7 @@ def test_a_run_is_found_by_a_beginning_that_is_unique(tmp_path: Path) -> None:
         for name in ("20261130-1549-7f3a", "20261130-1600-0b1c", "2026"):
             store.create(run(name))
         assert store.find("20261130-15") == "20261130-1549-7f3a"
+        assert store.find("last") == store.runs()[0].run_id
         assert store.find("2026") == "2026"
         with pytest.raises(RunStoreError, match="2 runs begin"):
             store.find("20261130")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -16,9 +17,14 @@ from ropewalk.cli.runs import store_option
 from ropewalk.engines import engine_for
 from ropewalk.errors import EngineMissingError
 from ropewalk.findings import has_error
+from ropewalk.measuring.loss.records import Probe
 
-CONTEXT_LEN = 12_288
+CONTEXT_LEN = 12_288  # the loss of the unscaled model breaks near 10,700 tokens
 ARMS = ("shipped", "yarn:1.5", "unscaled")  # 12,288 / 8,192 = 1.5
+# A short prompt and the longest, whose needles are asked for where its losses were read: each long arm
+# evaluates one text.
+LENGTHS = (2_048, 12_271)
+PROBES: tuple[Probe, ...] = ("loss", "recall")
 
 
 @click.command(
@@ -64,16 +70,31 @@ def command(html: Path, given: Path | None, store: Path | None, as_json: bool) -
         output.page(inspection_page(inspection, kept=core.cache_summary(inspection)))
         _step(f"ropewalk plan {model.name} --context 12k --arm yarn:1.5 --allow-unvalidated")
         output.page(plan_page(plan))
-        _step(f"ropewalk measure {model.name} --context 12k {' '.join(f'--arm {arm}' for arm in ARMS)}")
+        _step(f"ropewalk measure {model.name} --context 12k {' '.join(_measured())}")
     from ropewalk.report.progress import MeasureProgress
 
     with MeasureProgress(output.console(stderr=True)) as progress:
-        measurement = core.measure(model, context_len=CONTEXT_LEN, arms=ARMS, store=store, on_event=progress)
+        measurement = core.measure(
+            model,
+            context_len=CONTEXT_LEN,
+            arms=ARMS,
+            lengths=LENGTHS,
+            probes=PROBES,
+            store=store,
+            on_event=progress,
+        )
     show(measurement, html=html, as_json=as_json)
     click.echo(f"stored as {measurement.run_id}: ropewalk runs {measurement.run_id}", err=True)
     if measurement.status == "interrupted":
         return INTERRUPTED_STATUS
     return int(has_error(measurement.findings) or measurement.status != "finished")
+
+
+def _measured() -> Iterator[str]:
+    """The options that would measure the same."""
+    yield from (f"--arm {arm}" for arm in ARMS)
+    yield f"--lengths {','.join(map(str, LENGTHS))}"
+    yield from (f"--probe {probe}" for probe in PROBES)
 
 
 def _require_engine() -> None:

@@ -25,6 +25,8 @@ from ropewalk.cli.params import (
 )
 from ropewalk.cli.runs import store_option
 from ropewalk.errors import UsageError
+from ropewalk.measuring.loss.layout import MOST_PER_STOP
+from ropewalk.measuring.loss.records import PROBES
 from ropewalk.measuring.records import Measurement
 
 if TYPE_CHECKING:
@@ -65,6 +67,30 @@ _GRID, _RUN, _CLUSTER = "What to ask", "The run", "On a cluster"
     help="Choose lengths and trials for about this time.",
 )
 @option(
+    "--probe",
+    "probes",
+    type=click.Choice([*PROBES, "all"]),
+    multiple=True,
+    group=_GRID,
+    help="loss by position, copy (loss of repeated passages), recall, or all; may be repeated.  "
+    "[default: recall]",
+)
+@option(
+    "--text",
+    "texts",
+    type=FILE,
+    multiple=True,
+    group=_GRID,
+    help="Read losses of this file, not of the haystack; may be repeated.",
+)
+@option(
+    "--tokens-per-stop",
+    type=click.IntRange(1, MOST_PER_STOP),
+    metavar="N",
+    group=_GRID,
+    help="Tokens read at each stop of a text.  [default: 8]",
+)
+@option(
     "--task",
     "tasks",
     multiple=True,
@@ -103,7 +129,7 @@ _GRID, _RUN, _CLUSTER = "What to ask", "The run", "On a cluster"
 @option("--threads", type=COUNT, metavar="N", group=_RUN, help="Threads of the engine.")
 @option("--engine", type=click.Choice(SERVED), group=_RUN, help=ENGINE_HELP)
 @option("--engine-path", type=FILE, group=_RUN, help="The engine to start instead of the one found.")
-@option("--resume", metavar="RUN", group=_RUN, help="Go on with an interrupted run.")
+@option("--resume", metavar="RUN", group=_RUN, help="Go on with an interrupted run, or the `last`.")
 @option("--html", type=NEW_FILE, group=_RUN, help="Write the report as one HTML file, too.")
 @store_option
 @option(
@@ -147,6 +173,8 @@ def command(
     context_len: int,
     arms: tuple[str, ...],
     tasks: tuple[str, ...],
+    probes: tuple[str, ...],
+    texts: tuple[Path, ...],
     engine: EngineName | None,
     engine_path: Path | None,
     resume: str | None,
@@ -163,6 +191,8 @@ def command(
     from ropewalk.report.progress import MeasureProgress
 
     given: dict[str, Any] = {"arms": arms, "tasks": tasks, "resume": resume, "engine": engine}
+    given["probes"] = PROBES if "all" in probes else tuple(dict.fromkeys(probes))
+    given["texts"] = tuple(map(str, texts))
     given |= {name: options.pop(name) for name in _SETTINGS}
     given["on"] = _campaign({name: options.pop(name) for name in _CAMPAIGN})
     given["engine_path"] = None if engine_path is None else str(engine_path)
@@ -178,7 +208,7 @@ def command(
 
 _SETTINGS = (
     *("minutes", "lengths", "depths", "trials", "early_stop", "seed", "haystack", "form"),
-    *("answer_tokens", "threads"),
+    *("answer_tokens", "threads", "tokens_per_stop"),
 )  # fields of MeasureSettings, by their own names
 
 

@@ -13,7 +13,7 @@ from ropewalk.cli import output
 from ropewalk.cli.command import Command, json_option, option
 from ropewalk.cli.params import FILE, NEW_FILE
 from ropewalk.documents import RunList
-from ropewalk.errors import RunMissingError, RunStoreError, UsageError
+from ropewalk.errors import RunStoreError, UsageError
 
 if TYPE_CHECKING:
     from ropewalk.measuring.store import RunStore
@@ -92,9 +92,9 @@ def command(
         if run is None:
             _list(runs, as_json)
             return
-        run = _found(runs, run)
+        run = runs.find(run)
         if other is not None:
-            _show_pair(runs, run, _found(runs, other), as_json)
+            _show_pair(runs, run, runs.find(other), as_json)
         elif delete:
             _forget(runs, run, yes)
         elif as_csv:
@@ -110,20 +110,6 @@ def _list(runs: RunStore, as_json: bool) -> None:
     from ropewalk.report.runs import runs_page
 
     output.page(runs_page(runs.runs()))
-
-
-def _found(runs: RunStore, name: str) -> str:
-    return _newest(runs) if name == "last" else runs.find(name)
-
-
-def _newest(runs: RunStore) -> str:
-    listed = runs.runs()
-    if not listed:
-        raise RunMissingError(
-            "no run is stored",
-            where={"store": str(runs.path), "hint": "make one: ropewalk measure, ropewalk demo"},
-        )
-    return listed[0].run_id
 
 
 def _forget(runs: RunStore, run: str, yes: bool) -> None:

@@ -13,6 +13,8 @@ from ropewalk.errors import EngineError, UsageError
 from ropewalk.findings import Finding, Severity
 from ropewalk.measuring.arms import Arm
 from ropewalk.measuring.events import ArmReady, ArmStarted, Estimated, MemoryMarked, PromptSent
+from ropewalk.measuring.loss.reader import Readable
+from ropewalk.measuring.loss_run import LossRun
 from ropewalk.measuring.observed_memory import Seen, downsample, memory_terms
 from ropewalk.measuring.recall.prompt import Builder, Prompt, longest_prompt
 from ropewalk.measuring.recall.recall_runner import Answering, RecallRunner
@@ -31,6 +33,10 @@ from ropewalk.serving.server_report import ServerReport
 UBATCH = 512  # llama.cpp b11434, common/common.h n_ubatch: what is evaluated at once
 
 
+class Client(Answering, Readable, Protocol):
+    """The part of :class:`ropewalk.serving.client.ServerClient` that is measured."""
+
+
 class Server(Protocol):
     """A started server as far as it is measured: :class:`ropewalk.serving.launcher.RunningServer`."""
 
@@ -44,7 +50,7 @@ class Server(Protocol):
     def report(self) -> ServerReport: ...
 
     @property
-    def client(self) -> Answering: ...
+    def client(self) -> Client: ...
 
     @property
     def findings(self) -> tuple[Finding, ...]: ...
@@ -78,8 +84,9 @@ class ArmRun:
 
     @property
     def is_done(self) -> bool:
-        """Whether nothing of the grid is left to ask; known only once the grid is."""
-        return self.session.settings.minutes is None and self._next_step() is None
+        """Whether nothing is left to ask or to read; known only once the grid is."""
+        session = self.session
+        return session.settings.minutes is None and self._next_step() is None and session.is_read(self.arm)
 
     def measure(self, start: StartServer, log_path: Path) -> None:
         """Start the server, ask what is open, stop it.
@@ -113,6 +120,7 @@ class ArmRun:
         self._note(context_reported=report.context_len, ready_seconds=server.ready_seconds, findings=findings)
         self.session.emit(ArmReady(self.arm.name, server.ready_seconds, report.context_len))
         exam = self._exam(server)
+        losses = self._losses(exam, server)
         seen = Seen(mappings(server.pid), self._mark("loaded", sampler), None)
         self._fill_ubatch(exam)
         self._note_memory(report, replace(seen, longest=self._mark("ubatch", sampler)))
@@ -121,7 +129,8 @@ class ArmRun:
         lengths = self.session.lengths_of(self.arm)
         self._note(work=prompt_work(self.session.inspection, self.arm.plan.request, lengths))
         while step := self._next_step():
-            self._ask(step, exam, server)
+            self._ask(step, exam, server, is_cached=losses.before(step))
+        losses.rest()
         self._note_memory(report, replace(seen, longest=self._mark("longest", sampler)))
 
     def _exam(self, server: Server) -> RecallRunner:
@@ -139,12 +148,28 @@ class ArmRun:
         builder = Builder(vocabulary, frame, session.settings.haystack)
         exam = RecallRunner(self.arm.name, server.client, builder, server.report.context_len, identity)
         self._require_same(exam)
+        if vocabulary.doubles_start(frame.before):
+            what = (
+                f"{self.arm.label}: its chat template begins with the start token that the tokenizer adds "
+                "too. It is sent once here; a rendered prompt sent as text has it twice, which costs recall"
+            )
+            self._tell("doubled_bos", "warning", what)
         if frame.form != session.settings.form:
             what = f"{self.arm.label} is asked in plain text: its server shows no chat template"
             self._tell("asked_in_plain_text", "info", what, form=frame.form)
         if frame.thinking in _THINKING:
             self._tell("thinking_off", "info", f"{self.arm.label}: {_THINKING[frame.thinking]}")
         return exam
+
+    def _losses(self, exam: RecallRunner, server: Server) -> LossRun:
+        """The texts before this server. Raises :class:`UsageError` where a resumed run's have changed."""
+        session = self.session
+        losses = LossRun(session, self.arm, exam, server.client)
+        losses.require_same()
+        if session.settings.reads and session.reading is None:
+            what = f"{self.arm.label}: its server shows no probabilities, so no losses are read"
+            self._tell("no_probabilities", "warning", what)
+        return losses
 
     def _require_same(self, exam: RecallRunner) -> None:
         """A resumed arm must go on as it began: same engine, weights, template."""
@@ -175,16 +200,19 @@ class ArmRun:
         session = self.session
         if session.settings.minutes is None:
             return
-        chosen = within_minutes(session.settings, session.asked, session.pace)
+        chosen = within_minutes(
+            session.settings, session.asked, session.pace, reading=session.reading_seconds
+        )
         message = f"lengths and trials were chosen for about {session.settings.minutes:g} minutes"
         left_out = sorted(set(session.lengths) - set(chosen.lengths or ()))
         where = {"minutes": session.settings.minutes, "lengths_left_out": left_out}
         session.fix(chosen, Finding("grid_chosen", "warning" if left_out else "info", message, where))
 
-    def _ask(self, step: Step, exam: RecallRunner, server: Server) -> None:
-        """What is open of one haystack; the first question is evaluated whole, the others reuse it."""
+    def _ask(self, step: Step, exam: RecallRunner, server: Server, *, is_cached: bool) -> None:
+        """What is open of one haystack; the first question is evaluated whole, unless its haystack is in the
+        server's cache, the others reuse it."""
         settings = self.session.settings
-        is_fresh, is_refused = True, False
+        is_fresh, is_refused = not is_cached, False
         for prompt in self._prompts(step, exam):
             if is_refused:
                 self.session.add(exam.skip(prompt, task=step.task, seed=step.seed))

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from math import ceil
 
+from ropewalk.errors import UsageError
 from ropewalk.inspector.records import Inspection
+from ropewalk.measuring.recall.prompt import longest_prompt
 from ropewalk.planner.options import ServerOptions
 from ropewalk.planner.plan import make_plan
 from ropewalk.planner.records import Plan, PlanRequest, RopeDecision
+from ropewalk.planner.rope.emit import smallest_factor
 from ropewalk.serving.host.probe import Host, companions, machine_of
+
+SWEEP = "yarn:sweep"
+SWEEP_SHARES = (1.0, 1.25, 1.5, 2.0)  # of the smallest factor that reaches the target
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +62,31 @@ def plan_arm(
     return Arm(name, _label(rope, plan.rope) + (f", {cache_type} cache" if cache_type else ""), plan)
 
 
+def expanded(names: Iterable[str], inspection: Inspection, *, context_len: int) -> list[str]:
+    """``yarn:sweep`` becomes arms of the smallest factor that reaches the target and of larger ones.
+
+    Smaller factors end before the target. Raises :class:`UsageError` where there is nothing to stretch.
+    """
+    found: list[str] = []
+    for name in names:
+        rope, plus, cache_type = name.partition("+")
+        if rope != SWEEP:
+            found.append(name)
+            continue
+        native = inspection.value("native_context")
+        if native is None or context_len <= native:
+            told = "unknown" if native is None else f"{native:,} tokens"
+            raise UsageError(
+                f"{SWEEP} is for targets beyond the trained context, which is {told} here; the target is "
+                f"{context_len:,}",
+                where={"arm": name, "native_context": native, "context_len": context_len},
+            )
+        least = smallest_factor(context_len, native)
+        factors = (ceil(least * share * 1000) / 1000 for share in SWEEP_SHARES)
+        found += [f"yarn:{factor:g}{plus}{cache_type}" for factor in factors]
+    return list(dict.fromkeys(found))
+
+
 def distinct(arms: Iterable[Arm]) -> tuple[list[Arm], list[tuple[Arm, Arm]]]:
     """The arms that differ, and those that serve the same as an earlier one, each with that one."""
     kept: list[Arm] = []
@@ -80,6 +112,19 @@ def own_lengths(arm: Arm, arms: Iterable[Arm], lengths: Sequence[int]) -> tuple[
         return tuple(lengths)
     beyond = tuple(length for length in lengths if length >= shipped.plan.context_len)
     return beyond or tuple(lengths[-1:])
+
+
+def own_walk_len(arm: Arm, arms: Iterable[Arm], lengths: Sequence[int]) -> int:
+    """How far an arm is led through a text whose losses are read, in tokens.
+
+    As far as the longest prompt, or to the end of its context. The arm as shipped goes no further than the
+    shortest prompt where an unscaled one of the same cache type computes the rest just as it would: that the
+    two agree there shows that the text, the engine and the reading are the same.
+    """
+    alike = (other for other in arms if other.cache_types == arm.cache_types)
+    if arm.rope == "shipped" and any(other.rope == "unscaled" for other in alike):
+        return min(lengths)
+    return min(max(lengths), longest_prompt(arm.plan.context_len, answer_tokens=1))
 
 
 def _serves_alike(plan: Plan, other: Plan) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 
 from ropewalk.findings import Finding, has_error
+from ropewalk.measuring.compare_losses import holds
 from ropewalk.measuring.recall.reasoning import has_reasoning
 from ropewalk.measuring.recall.statistics import BAR_POINT, LengthScore, mcnemar, smallest_detectable_drop
 from ropewalk.measuring.recall.summary import by_length
@@ -14,6 +15,7 @@ from ropewalk.measuring.records import JUDGED, ArmResult, Comparison, Measuremen
 Trials = Mapping[str, Sequence[Trial]]  # by arm, in the order of the arms
 
 CERTIFYING_TRIALS = 30  # per length: five depths, six haystacks
+MAX_MOVE = 0.03  # of the prompt: a needle further from its depth than this is told of
 MIN_PROBES = 5  # prompts whose first token must agree before a scaling is called inactive
 _SIGNIFICANT = 0.05
 
@@ -43,7 +45,8 @@ def compare(arms: Sequence[ArmResult], trials: Trials, *, target_len: int) -> Co
 
 
 def is_positive(measurement: Measurement) -> bool:
-    """Finished, without an error, and at the longest length that was judged some arm recalls enough."""
+    """Finished, without an error, and at the longest length that was judged some arm recalls enough; where
+    only losses were read, that of some arm stays at its base up to the target."""
     judged: dict[int, dict[str, list[int]]] = {}
     for arm in measurement.arms:
         for cell in arm.cells:
@@ -53,8 +56,10 @@ def is_positive(measurement: Measurement) -> bool:
                 hits_and_trials[0] += cell.hits
                 hits_and_trials[1] += count
     findings = [*measurement.findings, *(finding for arm in measurement.arms for finding in arm.findings)]
-    if measurement.status != "finished" or has_error(findings) or not judged:
+    if measurement.status != "finished" or has_error(findings):
         return False
+    if not judged:
+        return any(holds(arm) for arm in measurement.arms if arm.context_planned >= measurement.target_len)
     return any(hits >= BAR_POINT * trials for hits, trials in judged[max(judged)].values())
 
 
@@ -62,6 +67,7 @@ def compare_findings(arms: Sequence[ArmResult], trials: Trials) -> tuple[Finding
     """What a reader must know before believing the comparison."""
     return (
         *_few_trials(trials),
+        *_moved(trials),
         *_inactive(arms, trials),
         *_short_text(arms, trials),
         *_reasoning_findings(arms, trials),
@@ -173,6 +179,26 @@ def _few_trials(trials: Trials) -> Iterable[Finding]:
             f"can be claimed with fewer than 12 hits of 12",
             {"trials": min(counts)},
         )
+
+
+def _moved(trials: Trials) -> Iterable[Finding]:
+    """In a short prompt the question takes the place of a late needle, which then begins earlier."""
+    places: dict[tuple[int, float], list[float]] = {}
+    for own in trials.values():
+        for trial in own:
+            if trial.needle_at is not None:
+                at = trial.needle_at / trial.length
+                places.setdefault((trial.length, trial.depth), []).append(at)
+    for (length, depth), found in sorted(places.items()):
+        farthest = max(found, key=lambda at: abs(at - depth))
+        if abs(farthest - depth) > MAX_MOVE:
+            yield Finding(
+                "needle_moved",
+                "info",
+                f"at {length:,} tokens a needle of depth {depth:g} begins at {farthest:.2f}: the question "
+                "and the needles beside it need the room",
+                {"length": length, "depth": depth, "begins_at": round(farthest, 3)},
+            )
 
 
 def _inactive(arms: Sequence[ArmResult], trials: Trials) -> Iterable[Finding]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ropewalk.measuring.loss.records import LossSpan
 from ropewalk.measuring.records import ArmResult, Measurement, Trial
 from ropewalk.serving.host.process_memory import MemorySample
 
@@ -87,6 +88,23 @@ class TrialEnded:
 
 
 @dataclass(frozen=True, slots=True)
+class TextSent:
+    """A text of so many tokens is being walked through; its losses are told as they are read."""
+
+    arm: str
+    probe: str
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class LossesRead:
+    """The losses of consecutive tokens were read."""
+
+    span: LossSpan
+    progress: Progress
+
+
+@dataclass(frozen=True, slots=True)
 class ArmEnded:
     """Nothing more of this arm will be asked; its cells are in the trials told before."""
 
@@ -130,6 +148,8 @@ Event = (
     | MemoryMarked
     | PromptSent
     | TrialEnded
+    | TextSent
+    | LossesRead
     | ArmEnded
     | CampaignStarted
     | TaskEnded

@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TypeVar
 
 from ropewalk import jsonio
 from ropewalk.engines import EngineBuild
@@ -15,10 +16,11 @@ from ropewalk.errors import RunActiveError, UsageError
 from ropewalk.findings import Finding
 from ropewalk.inspector.records import Inspection
 from ropewalk.measuring.arm_run import ArmRun, Server, StartServer
-from ropewalk.measuring.arms import Arm, distinct, plan_arm
+from ropewalk.measuring.arms import Arm, distinct, expanded, plan_arm
 from ropewalk.measuring.calibrate import calibration_of, key_of
 from ropewalk.measuring.events import Event, RunEnded, RunStarted
 from ropewalk.measuring.fingerprint import fingerprint
+from ropewalk.measuring.loss.records import LossSpan
 from ropewalk.measuring.recall.prompt import longest_prompt
 from ropewalk.measuring.records import Measurement, RunStatus, Trial
 from ropewalk.measuring.session import OnEvent, Session, settings_data
@@ -32,6 +34,8 @@ from ropewalk.serving.service import require_allowed
 from ropewalk.units import format_tokens
 
 __all__ = ["MeasureSettings", "run_measurement"]
+
+Seen = TypeVar("Seen", Trial, LossSpan)
 
 
 def _start(launch: Launch, log_path: Path) -> AbstractContextManager[Server]:
@@ -87,7 +91,8 @@ def run_measurement(
         store=store,
         emit=on_event or _ignore,
         pace=pace_of(planned[0].plan.compute, context_len=planned[0].plan.context_len),
-        trials=_by_arm(planned, store.trials(begun.frame.run_id)),
+        trials=by_arm(planned, store.trials(begun.frame.run_id)),
+        losses=by_arm(planned, store.losses(begun.frame.run_id)),
     )
     if resume is None:
         session.note(*_thread_findings(begun.frame, begun.settings))
@@ -128,7 +133,8 @@ def begin(
     if not arms:
         raise UsageError("there is no arm to measure", where={"field": "arms"})
     planned, doubles = distinct(
-        plan_arm(inspection, arm, context_len=context_len, here=here, options=settings.plan) for arm in arms
+        plan_arm(inspection, arm, context_len=context_len, here=here, options=settings.plan)
+        for arm in expanded(arms, inspection, context_len=context_len)
     )
     require_allowed(planned[0].plan)
     settings = _with_lengths(settings.checked(), planned)
@@ -154,7 +160,8 @@ def _measure(session: Session, start: StartServer) -> Measurement:
             run = ArmRun(session, arm)
             if not run.is_done:
                 run.measure(start, session.store.log_path(session.run_id, arm.name))
-        status = "finished" if any(session.trials.values()) else "failed"
+        seen = (*session.trials.values(), *session.losses.values())
+        status = "finished" if any(seen) else "failed"
     except KeyboardInterrupt:
         status = "interrupted"
     finally:
@@ -211,6 +218,7 @@ def _new_frame(
         settings=settings_data(settings, arms=[arm.name for arm in arms]),
         arms=(),
         comparison=None,
+        trained_len=inspection.value("native_context"),
     )
 
 
@@ -238,8 +246,9 @@ def _settings_of(frame: Measurement) -> MeasureSettings:
     return jsonio.from_data(MeasureSettings, stored)
 
 
-def _by_arm(arms: Sequence[Arm], trials: Sequence[Trial]) -> dict[str, list[Trial]]:
-    return {arm.name: [trial for trial in trials if trial.arm == arm.name] for arm in arms}
+def by_arm(arms: Sequence[Arm], seen: Sequence[Seen]) -> dict[str, list[Seen]]:
+    """What was seen of each arm, in the order in which it was."""
+    return {arm.name: [one for one in seen if one.arm == arm.name] for arm in arms}
 
 
 def _require_same_weights(frame: Measurement, weights: str) -> None:

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from ropewalk.engines import EngineBuild
 from ropewalk.findings import Finding
+from ropewalk.measuring.loss.records import FactorCost, LossCurve, PairedLoss, ProbeText
 from ropewalk.pages import Paged
 from ropewalk.planner.records import Launch, PromptWork, RopeDecision
 from ropewalk.serving.host.devices import Hardware
@@ -180,6 +181,7 @@ class ArmResult:
     work: tuple[PromptWork, ...] = ()
     speed_fit: SpeedFit | None = None
     node: NodeSeen | None = None
+    losses: tuple[LossCurve, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,12 +204,19 @@ class PairedRecall:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What the arms say together; ``recommended`` is an arm, or None where the data cannot tell."""
+    """What the arms say together; ``recommended`` is an arm, or None where the data cannot tell.
+
+    ``loss_verdict`` is what the losses say, None where none were read; ``factors`` are the scaled arms, the
+    one first that loses least beyond the trained length.
+    """
 
     target_len: int
     recommended: str | None
     verdict: str
     pairs: tuple[PairedRecall, ...] = ()
+    losses: tuple[PairedLoss, ...] = ()
+    factors: tuple[FactorCost, ...] = ()
+    loss_verdict: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +224,8 @@ class Measurement(Paged):
     """A run: what ``measure`` prints, stores and reports.
 
     ``created`` and ``finished`` are UTC in ISO 8601. ``settings`` is what the grid was made from, so
-    that the run can be continued or repeated.
+    that the run can be continued or repeated; ``texts`` are those that losses were read of, and
+    ``trained_len`` the context that the model was trained for; None where that is unknown.
     """
 
     run_id: str
@@ -230,4 +240,6 @@ class Measurement(Paged):
     arms: tuple[ArmResult, ...]
     comparison: Comparison | None
     findings: tuple[Finding, ...] = field(default_factory=tuple)
+    texts: tuple[ProbeText, ...] = ()
+    trained_len: int | None = None
     schema: str = "ropewalk.measurement/1"

@@ -51,7 +51,7 @@ def open_steps(settings: MeasureSettings, lengths: Sequence[int], trials: Sequen
 
     A length is closed once the server has refused it, or the sequential test has decided it.
     """
-    for task in map(find_task, settings.tasks):
+    for task in map(find_task, settings.tasks if "recall" in settings.probes else ()):
         for length in lengths:
             own = [trial for trial in trials if (trial.task, trial.length) == (task.name, length)]
             for seed in range(settings.seed, settings.seed + settings.trials):

@@ -10,13 +10,18 @@ from ropewalk import jsonio
 from ropewalk.engines import EngineBuild
 from ropewalk.findings import Finding
 from ropewalk.inspector.records import Inspection
-from ropewalk.measuring.arms import Arm, own_lengths
-from ropewalk.measuring.events import ArmEnded, Event, GridChosen, Progress, TrialEnded
+from ropewalk.measuring.arms import Arm, own_lengths, own_walk_len
+from ropewalk.measuring.events import ArmEnded, Event, GridChosen, LossesRead, Progress, TrialEnded
+from ropewalk.measuring.loss.layout import stops_of
+from ropewalk.measuring.loss.records import LossSpan, ProbeText
+from ropewalk.measuring.loss.schedule import WalkLeft, walk_left
 from ropewalk.measuring.records import ArmResult, Measurement, Trial
 from ropewalk.measuring.schedule import Step, open_steps, served, tokens_asked
 from ropewalk.measuring.settings import MeasureSettings
 from ropewalk.measuring.store import RunStore
 from ropewalk.planner.pace import Pace
+from ropewalk.serving.client import Reading
+from ropewalk.serving.engines import adapter_of
 
 OnEvent = Callable[[Event], None]
 
@@ -39,6 +44,7 @@ class Session:
     emit: OnEvent
     pace: Pace
     trials: dict[str, list[Trial]]
+    losses: dict[str, list[LossSpan]] = field(default_factory=dict)
     memo: dict[str, list[int]] = field(default_factory=dict)
     ended: set[str] = field(default_factory=set)
 
@@ -98,15 +104,86 @@ class Session:
         self.trials[trial.arm].append(trial)
         self.emit(TrialEnded(trial, self.progress()))
 
+    def add_losses(self, span: LossSpan) -> None:
+        """Store losses, then tell them."""
+        self.store.add_losses(self.run_id, span)
+        self.losses[span.arm].append(span)
+        self.emit(LossesRead(span, self.progress()))
+
+    def note_texts(self, texts: Sequence[ProbeText]) -> None:
+        """Which texts the losses are of; the same ones for every arm."""
+        if self.frame.texts != tuple(texts):
+            self.note(texts=tuple(texts))
+
+    @property
+    def reading(self) -> Reading | None:
+        """How the engine shows the probabilities of a text."""
+        return adapter_of(self.build.engine).READING
+
+    @property
+    def per_stop(self) -> int | None:
+        """Tokens read at each stop; None where all of a text are read at once."""
+        return None if self.reading == "whole" else self.settings.tokens_per_stop
+
+    def is_read(self, arm: Arm) -> bool:
+        """Whether nothing of the texts is left to be read by this arm."""
+        left = self._walk_left(arm)
+        return not left.stops and not left.passages
+
+    def reading_seconds(self, per_stop: int) -> float:
+        """What reading so many tokens at each stop takes, over all arms, beside the prefill."""
+        if not self.settings.reads or self.reading != "stops":
+            return 0.0
+        texts = max(1, len(self.settings.texts))
+        lengths = [self.walk_len(arm) for arm in self.arms if arm.plan.rope.decision != "refuse"]
+        stops = [stop.start for length in lengths for stop in stops_of(length, per_stop=per_stop)]
+        return texts * sum(self.pace.reading_seconds(at, per_stop) for at in stops)
+
+    def walk_len(self, arm: Arm) -> int:
+        """How far this arm is led through a text, in tokens."""
+        return own_walk_len(arm, self.arms, self.lengths)
+
+    def is_walked(self, step: Step, arm: Arm) -> bool:
+        """Whether this haystack is the text that losses are read of, so that its questions come after it."""
+        first = (self.settings.tasks[0], self.lengths[-1], self.settings.seed)
+        return (
+            "loss" in self.settings.probes
+            and not self.settings.texts
+            and self.reading == "stops"
+            and (step.task.name, step.length, step.seed) == first
+            and self.walk_len(arm) == self.lengths[-1]
+        )
+
     def progress(self) -> Progress:
         """How far all arms are together; trials that the sequential test may save are still counted."""
-        steps = [step for arm in self.arms for step in self._open(arm)]
+        walks = [self._walk_left(arm) for arm in self.arms]
+        steps = [step for arm, walk in zip(self.arms, walks, strict=True) for step in self._open(arm, walk)]
         done = sum(tokens_asked(trials) for trials in self.trials.values())
+        done += sum(walk.done_tokens for walk in walks)
+        tokens = sum(step.tokens for step in steps) + sum(walk.tokens for walk in walks)
         left = sum(step.seconds(self.pace) for step in steps)
-        return Progress(done, done + sum(step.tokens for step in steps), left if self.pace.is_known else None)
+        left += sum(walk.seconds(self.pace) for walk in walks)
+        return Progress(done, done + tokens, left if self.pace.is_known else None)
 
-    def _open(self, arm: Arm) -> Iterable[Step]:
-        return open_steps(self.settings, self.served(arm, self.lengths), self.trials[arm.name])
+    def _walk_left(self, arm: Arm) -> WalkLeft:
+        """Nothing of an arm that has ended, or whose server shows no probabilities."""
+        is_over = arm.name in self.ended or arm.plan.rope.decision == "refuse" or self.reading is None
+        probes = (
+            () if is_over else tuple(probe for probe in ("loss", "copy") if probe in self.settings.probes)
+        )
+        return walk_left(
+            self.losses.get(arm.name, ()),
+            length=self.walk_len(arm),
+            probes=probes if self.walk_len(arm) == self.lengths[-1] else probes[:1],
+            texts=max(1, len(self.settings.texts)),
+            per_stop=self.per_stop,
+        )
+
+    def _open(self, arm: Arm, walk: WalkLeft) -> Iterable[Step]:
+        """A haystack that is still to be walked through is in the cache when its questions come."""
+        for step in open_steps(self.settings, self.served(arm, self.lengths), self.trials[arm.name]):
+            is_cached = walk.stops and self.is_walked(step, arm)
+            yield replace(step, is_new=False) if is_cached else step
 
 
 def settings_data(settings: MeasureSettings, *, arms: Sequence[str]) -> dict[str, Any]:

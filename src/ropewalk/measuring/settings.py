@@ -11,6 +11,8 @@ from typing_extensions import TypedDict
 from ropewalk.engines import EngineName
 from ropewalk.errors import UsageError
 from ropewalk.measuring.cluster.settings import CampaignSettings
+from ropewalk.measuring.loss.layout import MOST_PER_STOP, TOKENS_PER_STOP
+from ropewalk.measuring.loss.records import Probe
 from ropewalk.measuring.recall.prompt import longest_prompt
 from ropewalk.measuring.recall.statistics import SPRT_CAP
 from ropewalk.measuring.recall.tasks import Task, find_task
@@ -21,6 +23,7 @@ from ropewalk.validation import checked
 
 BASE_LEN = 2048  # short enough for every model that is served at long context, and cheap
 CHAT_TOKENS = 32  # more for an answer that makes a sentence of its own
+LEAST_PER_STOP = 2
 TAIL_TOKENS = 80  # what a further question about a haystack costs: fill, question, opening
 
 _EXPECTED = {"depths": "--depths are shares from 0 to 1, such as 0.5, each given once"}
@@ -35,6 +38,10 @@ class MeasureSettings:
     soon as the sequential test has decided (``early_stop``). ``haystack`` is ``prose``, ``noise`` or a
     text file; ``answer_tokens`` None takes the task's own budget. ``minutes`` picks lengths and trials
     for about that time. ``plan`` are further fields of the request for every arm.
+
+    ``probes`` are what is measured: ``recall`` by these questions, ``loss`` and ``copy`` from the probability
+    of given tokens, in the haystack of the longest prompt or, where there are any, in ``texts``: files.
+    ``tokens_per_stop`` are read at every stop of a server that shows one token at a time.
     """
 
     tasks: tuple[str, ...] = ("niah_single",)
@@ -49,6 +56,9 @@ class MeasureSettings:
     threads: int | None = None
     minutes: float | None = None
     plan: ServerOptions = field(default_factory=ServerOptions)
+    probes: tuple[Probe, ...] = ("recall",)
+    texts: tuple[str, ...] = ()
+    tokens_per_stop: int = TOKENS_PER_STOP
 
     def checked(self) -> MeasureSettings:
         """The same, if it can be measured. Raises :class:`UsageError`."""
@@ -62,6 +72,9 @@ class MeasureSettings:
             ("depths", len(set(self.depths)) < len(self.depths)),
             ("trials", self.trials < 1),
             ("minutes", self.minutes is not None and self.minutes <= 0),
+            ("probes", not self.probes or len(set(self.probes)) < len(self.probes)),
+            ("texts", len(set(self.texts)) < len(self.texts)),
+            ("tokens_per_stop", not 1 <= self.tokens_per_stop <= MOST_PER_STOP),
         ):
             if wrong:
                 value = getattr(self, name)
@@ -77,6 +90,11 @@ class MeasureSettings:
         return self.answer_tokens or task.answer_tokens + free
 
     @property
+    def reads(self) -> bool:
+        """Whether losses are read."""
+        return bool({"loss", "copy"} & set(self.probes))
+
+    @property
     def longest_answer(self) -> int:
         """The largest answer budget of all tasks."""
         return max(self.budget_of(find_task(name)) for name in self.tasks)
@@ -86,10 +104,10 @@ class MeasureSettings:
 class RunRequest:
     """What a user wants measured.
 
-    ``arms``: ``shipped``, ``auto`` (what the plan decides), ``yarn:F``, ``unscaled``; ``context_len`` is the
-    target in tokens. Without ``engine`` it is the one for the checkpoint's format, at ``engine_path`` where
-    that is given. ``resume`` goes on with a stored run by its own target, arms and settings. ``on`` has each
-    arm measured as a task of its own, here or on a cluster.
+    ``arms``: ``shipped``, ``auto`` (what the plan decides), ``yarn:F``, ``yarn:sweep`` (several factors),
+    ``unscaled``; ``context_len`` is the target in tokens. Without ``engine`` it is the one for the
+    checkpoint's format, at ``engine_path`` where that is given. ``resume`` goes on with a stored run by its
+    own target, arms and settings. ``on`` has each arm measured as a task of its own, here or on a cluster.
     """
 
     context_len: int
@@ -122,6 +140,9 @@ class MeasureOptions(TypedDict, total=False):
     threads: int | None
     minutes: float | None
     plan: ServerOptions
+    probes: tuple[Probe, ...]
+    texts: tuple[str, ...]
+    tokens_per_stop: int
 
 
 def default_lengths(contexts: Iterable[int], *, answer_tokens: int) -> tuple[int, ...]:
@@ -130,18 +151,28 @@ def default_lengths(contexts: Iterable[int], *, answer_tokens: int) -> tuple[int
     return tuple(sorted({min(BASE_LEN, (longest[0] + answer_tokens + 1) // 4), *longest}))
 
 
+Reading = Callable[[int], float]  # tokens per stop to the seconds that reading them takes, over all arms
 Asked = Callable[[Sequence[int]], Sequence[int]]  # a grid's lengths to those that all arms are asked at
 
 
-def within_minutes(settings: MeasureSettings, asked: Asked, pace: Pace) -> MeasureSettings:
+def within_minutes(
+    settings: MeasureSettings, asked: Asked, pace: Pace, *, reading: Reading = lambda per_stop: 0.0
+) -> MeasureSettings:
     """Settings whose grid takes about ``minutes``: the short length, then the longest, then the others.
 
-    What is left over goes into trials. The short length is kept whatever it costs. ``minutes`` is None in
+    What is left over goes into trials. The short length is kept whatever it costs. Reading losses takes at
+    most a quarter of the time, with fewer tokens per stop where it would take more. ``minutes`` is None in
     the result: the choice is made.
     """
-    assert settings.lengths  # noqa: S101 - fixed when the session began
+    lengths = settings.lengths
+    assert lengths  # noqa: S101 - fixed when the session began
     seconds = (settings.minutes or 0) * 60
-    shortest, *others = settings.lengths
+    per_stop = settings.tokens_per_stop
+    while per_stop > LEAST_PER_STOP and reading(per_stop) > seconds / 4:
+        per_stop //= 2
+    settings = replace(settings, tokens_per_stop=per_stop)
+    seconds -= reading(per_stop)
+    shortest, *others = lengths
     chosen: tuple[int, ...] = (shortest,)
     for length in reversed(others):
         longer = tuple(sorted((*chosen, length)))

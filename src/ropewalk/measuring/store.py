@@ -1,8 +1,8 @@
 """Past measurements in one SQLite file; every trial is there as soon as it has ended.
 
-A run is kept as what was seen: its frame, its arms without their cells, its trials. Cells, effective
-contexts, speed and the comparison are derived again whenever a run is loaded. A run that is stored as
-running while its process is gone was cut off, and reads as interrupted.
+A run is kept as what was seen: its frame, its arms without their cells, its trials, the losses that were
+read. Cells, curves, effective contexts, speed and the comparison are derived again whenever a run is loaded.
+A run that is stored as running while its process is gone was cut off, and reads as interrupted.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from typing import Any, Self
 from ropewalk import jsonio
 from ropewalk.errors import RunMissingError, RunStoreError
 from ropewalk.measuring.assemble import assemble
+from ropewalk.measuring.loss.records import LossSpan
 from ropewalk.measuring.records import ArmResult, Measurement, RunStatus, Trial
 from ropewalk.planner.calibration import Calibration
 from ropewalk.serving.process.processes import is_alive, is_of_earlier_boot, pid_space, start_time
@@ -75,6 +76,10 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     ),
     ("CREATE TABLE calibrations (key TEXT PRIMARY KEY, run_id TEXT NOT NULL, record TEXT NOT NULL)",),
     ("ALTER TABLE runs ADD COLUMN owner TEXT",),
+    (
+        "CREATE TABLE losses (position INTEGER PRIMARY KEY, run_id TEXT NOT NULL, arm TEXT NOT NULL, "
+        "key TEXT NOT NULL, record TEXT NOT NULL, UNIQUE (run_id, arm, key))",
+    ),
 )
 
 
@@ -146,7 +151,7 @@ class RunStore:
 
     def save_arm(self, run_id: str, result: ArmResult, *, position: int) -> None:
         """What was seen of an arm so far; replaces what was saved of it before."""
-        bare = replace(result, cells=(), speed=(), speed_fit=None)
+        bare = replace(result, cells=(), speed=(), speed_fit=None, losses=())
         self._write(
             "INSERT OR REPLACE INTO arms (run_id, arm, position, record) VALUES (?, ?, ?, ?)",
             *(run_id, result.arm, position, jsonio.dumps(bare, indent=None)),
@@ -157,6 +162,13 @@ class RunStore:
         self._write(
             "INSERT OR REPLACE INTO trials (run_id, arm, key, record) VALUES (?, ?, ?, ?)",
             *(run_id, trial.arm, trial.key, jsonio.dumps(trial, indent=None)),
+        )
+
+    def add_losses(self, run_id: str, span: LossSpan) -> None:
+        """Losses as they were read; those of the same arm and key are replaced."""
+        self._write(
+            "INSERT OR REPLACE INTO losses (run_id, arm, key, record) VALUES (?, ?, ?, ?)",
+            *(run_id, span.arm, span.key, jsonio.dumps(span, indent=None)),
         )
 
     def save_calibration(self, run_id: str, calibration: Calibration, *, key: str) -> None:
@@ -181,14 +193,16 @@ class RunStore:
         run_id = self.find(run_id)
         arms = self._rows("SELECT arm FROM arms WHERE run_id = ?", run_id)
         with self._guard(), self._transaction():
-            for table in ("calibrations", "trials", "arms", "runs"):
+            for table in ("calibrations", "losses", "trials", "arms", "runs"):
                 self._db.execute(f"DELETE FROM {table} WHERE run_id = ?", (run_id,))  # noqa: S608  our names
         with self._guard():
             for (arm,) in arms:
                 self.log_path(run_id, arm).unlink(missing_ok=True)
 
     def find(self, prefix: str) -> str:
-        """The one run whose id begins so."""
+        """The one run whose id begins so; ``last`` is the newest."""
+        if prefix == "last":
+            return self._newest()
         rows = self._rows("SELECT run_id FROM runs WHERE substr(run_id, 1, ?) = ?", len(prefix), prefix)
         names = [name for (name,) in rows]
         if prefix in names:
@@ -198,13 +212,22 @@ class RunStore:
             raise RunMissingError(f"{what} with {prefix!r}", where={"run": prefix, "store": str(self.path)})
         return str(names[0])
 
+    def _newest(self) -> str:
+        listed = self.runs()
+        if not listed:
+            raise RunMissingError(
+                "no run is stored",
+                where={"store": str(self.path), "hint": "make one: ropewalk measure, ropewalk demo"},
+            )
+        return listed[0].run_id
+
     def load(self, run_id: str) -> Measurement:
         """A run as it stands, finished or not; ``run_id`` may be shortened."""
         frame = self.frame(run_id)
         rows = self._rows("SELECT record FROM arms WHERE run_id = ? ORDER BY position", frame.run_id)
         with self._guard():
             arms = [jsonio.loads(ArmResult, text) for (text,) in rows]
-        return assemble(frame, arms, self.trials(frame.run_id))
+        return assemble(frame, arms, self.trials(frame.run_id), self.losses(frame.run_id))
 
     def frame(self, run_id: str) -> Measurement:
         """A run as it was begun: without arms and without anything that is derived from its trials."""
@@ -234,6 +257,12 @@ class RunStore:
         rows = self._rows("SELECT record FROM trials WHERE run_id = ? ORDER BY position", run_id)
         with self._guard():
             return tuple(jsonio.loads(Trial, text) for (text,) in rows)
+
+    def losses(self, run_id: str) -> tuple[LossSpan, ...]:
+        """All losses of a run in the order in which they were read."""
+        rows = self._rows("SELECT record FROM losses WHERE run_id = ? ORDER BY position", run_id)
+        with self._guard():
+            return tuple(jsonio.loads(LossSpan, text) for (text,) in rows)
 
     def runs(self) -> tuple[RunSummary, ...]:
         """All runs, the newest first."""

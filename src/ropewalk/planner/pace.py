@@ -13,7 +13,8 @@ _SHORT = 256  # below this the overhead of a request counts, not the work
 class Pace:
     """``linear`` FLOPs per token and ``square`` per token squared, from the plan; the rest is measured.
 
-    ``question_seconds`` is what a request costs of which nearly all is cached.
+    ``question_seconds`` is what a request costs of which nearly all is cached, ``reading_seconds`` what
+    reading single tokens does.
     """
 
     linear: float = 1.0
@@ -22,6 +23,8 @@ class Pace:
     _seconds: float = 0.0
     _questions: int = 0
     _question_seconds: float = 0.0
+    _read_work: float = 0.0
+    _read_seconds: float = 0.0
 
     def seen(self, start: int, end: int, seconds: float) -> None:
         """Tokens ``start`` to ``end`` of a prompt took so long."""
@@ -36,7 +39,23 @@ class Pace:
         """What these tokens will take; 0 while nothing was seen."""
         if end - start < _SHORT:
             return self.question_seconds
+        return self.evaluating(start, end)
+
+    def evaluating(self, start: int, end: int) -> float:
+        """The work alone of these tokens, as part of a longer prompt."""
         return self._flops(start, end) * self._seconds / self._work if self._work else 0.0
+
+    def read(self, at: int, count: int, seconds: float) -> None:
+        """So many single tokens at this position took so long."""
+        self._read_work += count * self._flops(at, at + 1)
+        self._read_seconds += seconds
+
+    def reading_seconds(self, at: int, count: int) -> float:
+        """What reading so many tokens there will take; a guess from the prefill while none was read."""
+        work, seconds = (
+            (self._read_work, self._read_seconds) if self._read_work else (self._work, self._seconds)
+        )
+        return count * self._flops(at, at + 1) * seconds / work if work else 0.0
 
     @property
     def is_known(self) -> bool:

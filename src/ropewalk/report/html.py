@@ -8,11 +8,22 @@ from importlib.resources import files
 
 from ropewalk._version import __version__
 from ropewalk.findings import Finding, by_severity
+from ropewalk.measuring.loss.records import Read
 from ropewalk.measuring.records import ArmResult, Comparison, Measurement
 from ropewalk.report.command import fold
 from ropewalk.report.figures import plural, short_name, value_text
 from ropewalk.report.grid import Heatmap, heatmaps
 from ropewalk.report.lines import lay
+from ropewalk.report.losses import (
+    TITLES,
+    X_TITLES,
+    Y_TITLE,
+    factor_table,
+    loss_pairs_table,
+    loss_series,
+    loss_table,
+    probes_of,
+)
 from ropewalk.report.markup import Markup, element, join
 from ropewalk.report.measurement import (
     all_findings,
@@ -110,12 +121,20 @@ def _body(measurement: Measurement) -> Iterable[Markup]:
     yield _verdict(measurement.comparison)
     for heatmap in heatmaps(measurement):
         yield _recall(heatmap)
-    yield _section(
-        "Effective context", _table(reach_table(arms)), note="Lengths that were not run are not claimed."
-    )
-    if measurement.comparison and measurement.comparison.pairs:
-        pairs = pairs_table(measurement.comparison.pairs, {arm.arm: arm.label for arm in arms})
-        yield _section("The same prompts, arm against arm", _table(pairs))
+    for probe in probes_of(measurement):
+        yield _losses(arms, probe)
+    labels, comparison = {arm.arm: arm.label for arm in arms}, measurement.comparison
+    if any(arm.cells for arm in arms):
+        yield _section(
+            "Effective context", _table(reach_table(arms)), note="Lengths that were not run are not claimed."
+        )
+    if comparison and comparison.pairs:
+        yield _section("The same prompts, arm against arm", _table(pairs_table(comparison.pairs, labels)))
+    if comparison and comparison.losses:
+        losses = loss_pairs_table(comparison.losses, labels)
+        yield _section("The same tokens, arm against arm", _table(losses))
+        if len(comparison.factors) > 1:
+            yield _section("Factors", _table(factor_table(comparison.factors, labels)))
     if any(arm.memory for arm in arms):
         yield _memory(arms)
     if timed := [arm for arm in arms if arm.speed]:
@@ -142,7 +161,11 @@ def _verdict(comparison: Comparison | None) -> Markup:
     if comparison is None:
         return element("p", "The arms were not compared.", class_="verdict open")
     kind = "verdict" if comparison.recommended else "verdict open"
-    return element("p", comparison.verdict, class_=kind)
+    by_loss = comparison.loss_verdict
+    said = [element("p", comparison.verdict, class_=kind)]
+    if by_loss not in (None, comparison.verdict):
+        said.append(element("p", f"By loss: {by_loss}.", class_=kind))
+    return join(said)
 
 
 def _recall(heatmap: Heatmap) -> Markup:
@@ -153,6 +176,27 @@ def _recall(heatmap: Heatmap) -> Markup:
     note = "Beside each row: hits of the judged trials at all depths, and Wilson's 95 % interval."
     figure = element("figure", heatmap_svg(heatmap))
     return _section(f"Recall: {heatmap.task}", figure, element("ul", *keys, class_="legend"), note=note)
+
+
+def _losses(arms: Sequence[ArmResult], probe: Read) -> Markup:
+    series = loss_series(arms, probe)
+    lines = [
+        Line(
+            one.name,
+            tuple((point.x, point.mean) for point in one.points),
+            band=tuple((p.x, p.low, p.high) for p in one.points if p.low is not None and p.high is not None),
+        )
+        for one in series
+    ]
+    keys = [element("li", legend_shape(n), line.name) for n, line in enumerate(lines)]
+    plot = line_plot(lines, x_title=X_TITLES[probe], y_title=Y_TITLE)
+    return _section(
+        TITLES[probe],
+        element("ul", *keys, class_="legend"),
+        element("figure", plot),
+        _table(loss_table(arms, probe)),
+        note="The shade is the 95 % block bootstrap interval of each bin.",
+    )
 
 
 def _memory(arms: Sequence[ArmResult]) -> Markup:
@@ -232,6 +276,8 @@ def _settings(measurement: Measurement) -> Iterator[tuple[str, str]]:
     cores = plural(machine.cores, "core")
     yield "checkpoint", measurement.checkpoint
     yield "fingerprint", measurement.checkpoint_fingerprint
+    for text in measurement.texts:
+        yield f"text {text.name}", f"{format_tokens(text.tokens)} tokens, sha256 {text.sha256}"
     yield "engine", ", ".join(sorted(versions)) or "unknown"
     yield "machine", f"{machine.cpu}, {cores}, {format_bytes(machine.memory_bytes)}"
     yield "system", machine.platform

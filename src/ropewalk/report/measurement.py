@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from ropewalk.findings import Finding
+from ropewalk.measuring.loss.records import ProbeText
 from ropewalk.measuring.records import ArmResult, Measurement, PairedRecall, SpeedFit
 from ropewalk.report.figures import amount, common_unit, plural, short_name
 from ropewalk.report.grid import (
@@ -19,6 +20,7 @@ from ropewalk.report.grid import (
     pooled,
     visible_drop,
 )
+from ropewalk.report.losses import TITLES, factor_table, loss_pairs_table, loss_table, probes_of
 from ropewalk.report.page import (
     Block,
     Cell,
@@ -44,6 +46,8 @@ def measurement_page(measurement: Measurement) -> Page:
     grids: list[Block] = []
     for heatmap in heatmaps(measurement):
         grids += ["", recall_grid(heatmap)]
+    for probe in probes_of(measurement):
+        grids += ["", Page((loss_table(measurement.arms, probe),), title=soft(TITLES[probe].lower()))]
     return Page((fields(_heading(measurement)), *grids, "", fields(_rows(measurement))))
 
 
@@ -71,6 +75,8 @@ def _heading(measurement: Measurement) -> Iterator[tuple[str, Block]]:
         yield "status", words((measurement.status, "warn"))
     if measurement.comparison:
         yield "verdict", strong(measurement.comparison.verdict)
+        if measurement.comparison.loss_verdict not in (None, measurement.comparison.verdict):
+            yield "by loss", strong(str(measurement.comparison.loss_verdict))
     machine = _machine(measurement.machine)
     yield "run", parts(measurement.run_id, short_name(measurement.checkpoint), each=machine)
     yield "for", f"{format_tokens(measurement.target_len)} tokens"
@@ -83,10 +89,18 @@ def _machine(machine: Hardware) -> Iterator[str]:
 
 
 def _rows(measurement: Measurement) -> Iterator[tuple[str, Block]]:
-    arms = measurement.arms
-    yield "reaches", reach_table(arms)
-    if measurement.comparison and measurement.comparison.pairs:
-        yield "pairs", pairs_table(measurement.comparison.pairs, {arm.arm: arm.label for arm in arms})
+    arms, comparison = measurement.arms, measurement.comparison
+    labels = {arm.arm: arm.label for arm in arms}
+    if any(arm.cells for arm in arms):
+        yield "reaches", reach_table(arms)
+    if comparison and comparison.pairs:
+        yield "pairs", pairs_table(comparison.pairs, labels)
+    if comparison and comparison.losses:
+        yield "losses", loss_pairs_table(comparison.losses, labels)
+        if len(comparison.factors) > 1:
+            yield "factors", factor_table(comparison.factors, labels)
+    if measurement.texts:
+        yield "texts", table("text | >tokens | fingerprint", map(_text, measurement.texts))
     if any(arm.memory for arm in arms):
         yield "memory", stack(memory_table(arms), *moments_table(arms))
     if lengths_of_speed(arms):
@@ -96,6 +110,10 @@ def _rows(measurement: Measurement) -> Iterator[tuple[str, Block]]:
     if any(arm.node for arm in arms):
         yield "ran on", table("| | | ", map(_node, (arm for arm in arms if arm.node)))
     yield "findings", findings_block(all_findings(measurement))
+
+
+def _text(text: ProbeText) -> tuple[Cell, ...]:
+    return (text.name, f"{text.tokens:,}", text.sha256[:16])
 
 
 def all_findings(measurement: Measurement) -> list[Finding]:

@@ -13,6 +13,8 @@ from ropewalk.report.figures import plural
 from ropewalk.report.grid import MARKS
 from ropewalk.units import format_seconds, format_tokens
 
+_PROBES = {"loss": "loss", "copy": "loss of repeated passages"}
+
 
 class MeasureProgress:
     """Takes the events of a measurement as a callable; a context manager around the run.
@@ -34,6 +36,7 @@ class MeasureProgress:
         self._is_estimated = False  # later ones are on the bar
         self._labels: dict[str, str] = {}
         self._marks: dict[int, str] = {}
+        self._read: dict[str, list[float]] = {}
 
     def __enter__(self) -> Self:
         self._progress.start()
@@ -52,7 +55,7 @@ class MeasureProgress:
                 self._say(_grid(event))
             case events.ArmStarted():
                 self._labels[event.arm] = event.label
-                self._marks = {}
+                self._marks, self._read = {}, {}
                 self._describe(f"{event.label}: starting the server")
             case events.ArmReady():
                 context = format_tokens(event.context_reported)
@@ -65,6 +68,11 @@ class MeasureProgress:
             case events.PromptSent():
                 label = self._labels.get(event.arm, event.arm)
                 self._describe(f"{label}: {event.task}, {format_tokens(event.length)} tokens")
+            case events.TextSent():
+                label = self._labels.get(event.arm, event.arm)
+                self._describe(f"{label}: {_PROBES[event.probe]}, {format_tokens(event.length)} tokens")
+            case events.LossesRead():
+                self._losses(event)
             case events.TrialEnded():
                 self._trial(event)
             case events.CampaignStarted():
@@ -76,13 +84,24 @@ class MeasureProgress:
             case events.ArmEnded():
                 for length, marks in sorted(self._marks.items()):
                     self._say(f"  {format_tokens(length):>9}  {marks}")
+                for probe, losses in self._read.items():
+                    mean = f"{sum(losses) / len(losses):.2f} nats per token"
+                    self._say(f"  {_PROBES[probe]}: {mean}, {plural(len(losses), 'token')} read")
             case _:
                 pass
 
     def _trial(self, event: events.TrialEnded) -> None:
-        trial, progress = event.trial, event.progress
+        trial = event.trial
         marks = self._marks.get(trial.length, "")
         self._marks[trial.length] = f"{marks} {MARKS[trial.outcome].symbol}".lstrip()
+        self._advance(event.progress)
+
+    def _losses(self, event: events.LossesRead) -> None:
+        read = self._read.setdefault(event.span.probe, [])
+        read += event.span.losses
+        self._advance(event.progress)
+
+    def _advance(self, progress: events.Progress) -> None:
         left = "" if progress.seconds_left is None else f"{format_seconds(progress.seconds_left)} left"
         self._progress.update(
             self._bar, completed=progress.done_tokens, total=progress.total_tokens, left=left

@@ -22,12 +22,13 @@ _CLASSES = {"hit": "hit", "miss": "miss", "wrong value": "wrong", PARTIAL.words:
 @dataclass(frozen=True, slots=True)
 class Line:
     """A named series of (x, y) points; ``curve`` is the line through them, straight from one to the next
-    where it is empty, ``planned`` what was foretold of the same."""
+    where it is empty, ``planned`` what was foretold of the same, ``band`` an interval (x, low, high)."""
 
     name: str
     points: tuple[tuple[float, float], ...]
     curve: tuple[tuple[float, float], ...] = ()
     planned: tuple[tuple[float, float], ...] = ()
+    band: tuple[tuple[float, float, float], ...] = ()
 
 
 def heatmap_svg(heatmap: Heatmap) -> Markup:
@@ -143,7 +144,8 @@ Place = Callable[[float, float], tuple[float, float]]
 def line_plot(lines: Sequence[Line], *, x_title: str, y_title: str) -> Markup:
     """Lines from zero on both axes, each with a shape of its own; the legend is the caller's."""
     x_top = max(x for line in lines for x, _ in line.points)
-    y_ticks = _ticks(max(y for line in lines for _, y in (*line.points, *line.curve, *line.planned)))
+    highest = [y for line in lines for _, y in (*line.points, *line.curve, *line.planned)]
+    y_ticks = _ticks(max(highest + [high for line in lines for _, _, high in line.band]))
 
     def place(x: float, y: float) -> tuple[float, float]:
         across = _WIDTH - _MARGIN_LEFT - _MARGIN_RIGHT
@@ -175,6 +177,9 @@ def _axes(place: Place, x_marks: Sequence[float], y_ticks: Sequence[float]) -> l
 def _series(line: Line, number: int, place: Place) -> Markup:
     spots = [place(x, y) for x, y in sorted(line.points)]
     parts = [element("path", d=_path(line.planned, place), class_="line plan")] if line.planned else []
+    if line.band:
+        edge = [(x, low) for x, low, _ in line.band] + [(x, high) for x, _, high in reversed(line.band)]
+        parts.append(element("path", d=f"{_path(edge, place)} Z", class_="band"))
     parts.append(element("path", d=_path(line.curve or sorted(line.points), place), class_="line"))
     parts += [_shape(number, x, y) for x, y in spots]
     return element("g", *parts, class_=_series_class(number))

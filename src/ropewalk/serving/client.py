@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import socket
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
 
 from ropewalk.errors import EngineError, EngineTimeoutError
 from ropewalk.serving.server_report import ServerLoad, ServerReport, read_metrics
@@ -53,6 +53,24 @@ class Completion:
     truncated: bool
     finish: str
     top_logprobs: tuple[tuple[TokenChoice, ...], ...] = ()
+
+
+# How a server shows the probability of tokens that are given: a step for each, or of a whole prompt at once.
+Reading = Literal["stops", "whole"]
+
+
+@dataclass(frozen=True, slots=True)
+class TokenLosses:
+    """What a server makes of given tokens: minus the natural logarithm of each one's probability.
+
+    ``bounds`` are the places in ``losses`` where only a lower bound is known. ``prefill_seconds`` is what the
+    tokens from ``evaluated_from`` to before the first of these took; None where that is not told.
+    """
+
+    losses: tuple[float, ...]
+    bounds: tuple[int, ...] = ()
+    evaluated_from: int | None = None
+    prefill_seconds: float | None = None
 
 
 class PromptTooLongError(EngineError):
@@ -112,6 +130,13 @@ class ServerClient(Protocol):
         timeout_seconds: float = COMPLETION_SECONDS,
     ) -> Completion:
         """Continue the prompt greedily. Raises :class:`PromptTooLongError` as well."""
+
+    def token_losses(self, tokens: Sequence[int], spans: Sequence[tuple[int, int]]) -> Iterator[TokenLosses]:
+        """The losses of ``tokens[start:end]`` after all that stands before them, for each span in turn.
+
+        Spans ascend and begin at 1 or later. Where the engine's ``READING`` is ``stops``, each is evaluated
+        when it is asked for. Raises :class:`PromptTooLongError` as well.
+        """
 
     def close(self) -> None:
         """Close the connection to the server; a request that waits in another thread fails."""

@@ -26,6 +26,8 @@ _INSIDE = (
     events.MemoryMarked,
     events.PromptSent,
     events.TrialEnded,
+    events.TextSent,
+    events.LossesRead,
     events.ArmEnded,
 )
 

@@ -79,6 +79,8 @@ class RunView:
             case events.TrialEnded():
                 trials = (*self.trials, event.trial)
                 return replace(self, trials=trials, progress=event.progress, current=None)
+            case events.LossesRead():
+                return replace(self, progress=event.progress)
             case events.RunEnded():
                 ended = stored_view(event.measurement, self.trials)
                 return replace(ended, progress=self.progress)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from itertools import islice
 from pathlib import Path
 
@@ -49,6 +50,16 @@ def test_any_length_is_met(length: int, seed: int) -> None:
     assert {len(prompt.tokens) for prompt in prompts} == {length}
 
 
+@pytest.mark.parametrize(("begin", "writes"), [(True, False), (True, True), (False, True)])
+def test_a_start_token_stands_once_whoever_adds_it(begin: bool, writes: bool) -> None:
+    server = FakeServer(begin=begin, writes_begin=writes)
+    tokens = build(server)[0].tokens
+    assert server.detokenize(tokens).count(BEGIN) == 1
+    assert server.detokenize(tokens[:1]) == BEGIN
+    doubled = Vocabulary(server).doubles_start(make_frame(server, "prefill").before)
+    assert doubled == (begin and writes)
+
+
 @pytest.mark.parametrize("depths", [DEPTHS, (0.0, 0.5, 1.0)])
 def test_needles_stand_at_their_depth_in_tokens(depths: tuple[float, ...]) -> None:
     server = FakeServer()
@@ -78,7 +89,9 @@ def test_values_occur_once_and_only_in_their_needles(task: str) -> None:
             continue
         text = server.detokenize(prompt.tokens)
         for value in prompt.question.expected:
-            assert text.count(value) == {"variable_tracking": text.count(f"VAR {value}")}.get(task, 1)
+            is_chain, is_call = task in ("variable_tracking", "branching_chains"), task == "tool_call"
+            named = json.loads(value)["arguments"]["reference"] if is_call else value
+            assert text.count(named) == (text.count(f"VAR {value}") if is_chain else 1)
         assert not set(prompt.question.expected) & set(prompt.others)
 
 

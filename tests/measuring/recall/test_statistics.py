@@ -41,6 +41,11 @@ def test_wilson_golden(hits: int, trials: int, low: float, high: float) -> None:
 
 def test_no_trials_have_no_interval() -> None:
     assert wilson(0, 0) is None
+    for trials in range(1, 61):
+        none, every = wilson(0, trials), wilson(trials, trials)
+        assert none is not None
+        assert every is not None
+        assert (none[0], every[1]) == (0.0, 1.0)  # exactly: 2.8e-17 is no bound
 
 
 @given(st.integers(1, 300).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))

@@ -63,6 +63,9 @@ def test_the_client_asks_a_real_server(smollm2_spec: SpecOf, tmp_path: Path) -> 
         assert first.top_logprobs[0][0].token == first.tokens[0]
         assert first.top_logprobs[0][0].logprob > first.top_logprobs[0][1].logprob
         assert client.complete(tokens, max_tokens=9, cache_prompt=True, stop=["."]).finish == "stop"
+        (read,) = client.token_losses([*tokens, first.tokens[0]], [(3, 6)])
+        assert read.losses[-1] == pytest.approx(-first.top_logprobs[0][0].logprob, abs=1e-4)
+        assert (len(read.losses), read.bounds) == (3, ())
         with pytest.raises(PromptTooLongError) as caught:
             client.complete([504] * 600, max_tokens=1, cache_prompt=False)
         assert (caught.value.prompt_tokens, caught.value.context_len) == (600, 512)

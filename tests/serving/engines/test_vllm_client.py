@@ -64,6 +64,10 @@ class Handler(BaseHTTPRequestHandler):
             self.answer({"count": 2, "tokens": [7, 8]})
         elif len(body["prompt"]) > 1024:
             self.answer({"error": {"message": TOO_LONG}}, status=400)
+        elif "prompt_logprobs" in body:
+            listed = [{str(token): {"logprob": -token / 4, "rank": 1}} for token in body["prompt"]]
+            choice = {**COMPLETION["choices"][0], "prompt_logprobs": [None, *listed[1:]]}
+            self.answer({**COMPLETION, "choices": [choice]})
         else:
             usage = {**COMPLETION["usage"], "completion_tokens": body["max_tokens"]}
             self.answer({**COMPLETION, "usage": usage})
@@ -112,6 +116,15 @@ def test_a_completion(client: VllmClient) -> None:
     assert asked["temperature"] == 0.0
     assert asked["stop"] == ["\n"]
     assert "cache_salt" not in asked
+
+
+def test_all_losses_of_a_prompt_come_from_one_request(client: VllmClient) -> None:
+    first, second = client.token_losses([8, 6, 4, 2], [(1, 3), (3, 4)])
+    assert (first.losses, second.losses) == ((1.5, 1.0), (0.5,))
+    assert (first.evaluated_from, first.prefill_seconds, second.prefill_seconds) == (0, 3.0, None)
+    assert (first.bounds, second.bounds) == ((), ())
+    (asked,) = Handler.asked
+    assert (asked["prompt_logprobs"], asked["max_tokens"]) == (0, 1)
 
 
 def test_an_answer_is_timed_by_what_the_metrics_grew_by(client: VllmClient) -> None:

@@ -119,6 +119,9 @@ def test_what_was_planned_is_served(which: str, request: pytest.FixtureRequest) 
     assert moment.load is not None
     assert (moment.state, moment.load.running, moment.load.kv_share) == ("idle", 0, 0.0)
     assert moment.load.generated_tokens == 4
+    (paris,) = client.tokenize(" Paris", add_special=False, parse_special=False)
+    *_, last = client.token_losses([*tokens, paris], [(1, len(tokens)), (len(tokens), len(tokens) + 1)])
+    assert last.losses == pytest.approx((-answer.top_logprobs[0][0].logprob,), abs=0.02)
 
 
 def test_scaling_is_in_effect_and_the_context_holds(scaled: Served) -> None:

@@ -18,7 +18,7 @@ from ropewalk.measuring.cluster.backend import Backend, Ended
 from ropewalk.measuring.cluster.backends import open_backend
 from ropewalk.measuring.cluster.settings import CampaignSettings, Needs
 from ropewalk.measuring.cluster.tasks import Task, TaskRecord, task_of
-from ropewalk.measuring.measure import Begun, begin, utc_now
+from ropewalk.measuring.measure import Begun, begin, by_arm, utc_now
 from ropewalk.measuring.records import ArmResult, Measurement, NodeSeen, RunStatus, Trial
 from ropewalk.measuring.schedule import open_steps
 from ropewalk.measuring.session import OnEvent, Session
@@ -106,7 +106,8 @@ class Campaign:
             self._submit(*self.open.values())
             while self.open:
                 self._take(self.backend.next())
-            status = "finished" if any(session.trials.values()) else "failed"
+            seen = (*session.trials.values(), *session.losses.values())
+            status = "finished" if any(seen) else "failed"
         except KeyboardInterrupt:
             status = "interrupted"
         finally:
@@ -121,7 +122,7 @@ class Campaign:
         tasks = []
         for arm in session.arms:
             lengths, trials = session.lengths_of(arm), session.trials[arm.name]
-            if next(open_steps(session.settings, lengths, trials), None) is None:
+            if next(open_steps(session.settings, lengths, trials), None) is None and session.is_read(arm):
                 continue
             tasks.append(
                 task_of(
@@ -130,6 +131,7 @@ class Campaign:
                     settings=session.settings,
                     lengths=lengths,
                     trials=trials,
+                    losses=session.losses[arm.name],
                     model=session.model,
                     build=session.build,
                     engine_path=engine_path,
@@ -191,7 +193,17 @@ class Campaign:
         for trial in record.trials:
             if trial.key not in known:
                 session.add(trial if record.node.whole else _untimed(trial))
+        self._keep_losses(task, record)
         session.end(result)
+
+    def _keep_losses(self, task: Task, record: TaskRecord) -> None:
+        session = self.session
+        if record.texts:
+            session.note_texts(record.texts)
+        known = {span.key for span in task.losses}
+        for span in record.losses:
+            if span.key not in known:
+                session.add_losses(span if record.node.whole else replace(span, evaluated=None, seconds=None))
 
     def _keep_failure(self, task: Task, finding: Finding, node: NodeSeen | None) -> None:
         """An arm of which there is nothing to keep but why."""
@@ -255,7 +267,7 @@ def _require_grid(settings: MeasureSettings) -> None:
 def _session(
     begun: Begun, inspection: Inspection, model: str, build: EngineBuild, store: RunStore, emit: OnEvent
 ) -> Session:
-    first, trials = begun.arms[0].plan, store.trials(begun.frame.run_id)
+    first = begun.arms[0].plan
     return Session(
         frame=begun.frame,
         settings=begun.settings,
@@ -266,7 +278,8 @@ def _session(
         store=store,
         emit=emit,
         pace=pace_of(first.compute, context_len=first.context_len),
-        trials={arm.name: [trial for trial in trials if trial.arm == arm.name] for arm in begun.arms},
+        trials=by_arm(begun.arms, store.trials(begun.frame.run_id)),
+        losses=by_arm(begun.arms, store.losses(begun.frame.run_id)),
     )
 
 

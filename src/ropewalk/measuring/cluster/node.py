@@ -87,6 +87,8 @@ def _measured(task: Task, node: NodeSeen, start: StartServer) -> TaskRecord:
         store.create(task.frame)
         for trial in task.trials:
             store.add_trial(task.frame.run_id, trial)
+        for span in task.losses:
+            store.add_losses(task.frame.run_id, span)
         run = run_measurement(
             inspection,
             model=task.model,
@@ -105,6 +107,8 @@ def _measured(task: Task, node: NodeSeen, start: StartServer) -> TaskRecord:
             node=node,
             result=run.arms[0],
             trials=store.trials(run.run_id),
+            losses=store.losses(run.run_id),
+            texts=run.texts,
             log=_log(store.log_path(run.run_id, task.arm)),
         )
 

@@ -10,6 +10,7 @@ from ropewalk import jsonio
 from ropewalk._version import __version__
 from ropewalk.engines import EngineBuild, EngineName
 from ropewalk.findings import Finding
+from ropewalk.measuring.loss.records import LossSpan, ProbeText
 from ropewalk.measuring.records import ArmResult, Measurement, NodeSeen, Trial
 from ropewalk.measuring.session import settings_data
 from ropewalk.measuring.settings import MeasureSettings
@@ -20,7 +21,8 @@ class Task:
     """One arm of a run, to be measured on whichever node takes it.
 
     ``key`` names the work, whoever does it and however often; ``frame`` is the run as if this arm and its
-    lengths were all of it; ``trials`` were answered before; ``engine_path`` is one on the node.
+    lengths were all of it; ``trials`` were answered and ``losses`` read before; ``engine_path`` is one on the
+    node.
     """
 
     key: str
@@ -31,6 +33,7 @@ class Task:
     frame: Measurement
     trials: tuple[Trial, ...]
     whole_node: bool
+    losses: tuple[LossSpan, ...] = ()
     ropewalk: str = __version__
 
     @property
@@ -53,6 +56,8 @@ class TaskRecord:
     node: NodeSeen
     result: ArmResult | None = None
     trials: tuple[Trial, ...] = ()
+    losses: tuple[LossSpan, ...] = ()
+    texts: tuple[ProbeText, ...] = ()
     log: str = ""
     finding: Finding | None = None
     fault: str | None = None
@@ -65,6 +70,7 @@ def task_of(
     settings: MeasureSettings,
     lengths: Sequence[int],
     trials: Sequence[Trial],
+    losses: Sequence[LossSpan],
     model: str,
     build: EngineBuild,
     engine_path: str | None,
@@ -86,5 +92,6 @@ def task_of(
         engine_path=engine_path,
         frame=replace(frame, status="interrupted", settings=own, findings=()),
         trials=tuple(trials),
+        losses=tuple(losses),
         whole_node=whole_node,
     )

@@ -38,16 +38,21 @@ def _prose(dice: SeededRandom) -> Iterator[str]:
         yield dice.pick(_FORMS)(dice)
 
 
-def _text(path: Path) -> list[str]:
+def read_text(path: Path) -> str:
+    """A text file of the user's own, of a bounded size. Raises :class:`UsageError`."""
     try:
         if path.stat().st_size > MAX_TEXT_BYTES:
             raise UsageError(f"{path} is larger than {MAX_TEXT_BYTES:,} bytes", where={"file": str(path)})
-        text = path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(
             f"the haystack {path} is neither prose, noise nor a readable text: {error}",
             where={"file": str(path)},
         ) from error
+
+
+def _text(path: Path) -> list[str]:
+    text = read_text(path)
     parts = [part.split() for part in re.split(r"(?<=[.!?])\s+|\n{2,}", text)]
     return [
         " ".join(part[start : start + MAX_SENTENCE_WORDS])

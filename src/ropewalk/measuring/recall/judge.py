@@ -6,6 +6,7 @@ says so, a miss would not.
 
 from __future__ import annotations
 
+import json
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
@@ -50,13 +51,16 @@ def judge(
     answer = after_reasoning(completion.text)
     if answer is None:
         return Verdict("lost_to_reasoning", "the budget ended inside the reasoning")
-    verdict = score(answer, prompt.question.expected, others=prompt.others, exact=task.exact)
+    expected = prompt.question.expected
+    if task.is_json:
+        return score_json(answer, expected[0], others=prompt.others)
+    verdict = score(answer, expected, others=prompt.others, exact=task.exact)
     if completion.finish != "length":
         return verdict
     if verdict.outcome == "hit" and (begun := _begun(answer, prompt.others)):
         return Verdict("wrong_needle", f"the answer goes on to {begun}", verdict.found)
     ended_early = not opened or len(completion.tokens) < max_tokens
-    if verdict.outcome == "miss" and (ended_early or _begun(answer, prompt.question.expected)):
+    if verdict.outcome == "miss" and (ended_early or _begun(answer, expected)):
         return Verdict("truncated", f"the answer ends after {len(completion.tokens)} tokens", verdict.found)
     return verdict
 
@@ -84,6 +88,22 @@ def score(
     if not exact and (stray := _stray(text, expected)):
         return Verdict("miss", f"the answer also gives {stray}", found)
     return Verdict("hit", None, found)
+
+
+def score_json(answer: str, expected: str, *, others: Iterable[str] = ()) -> Verdict:
+    """Hit only if the whole answer is one JSON value, equal to the expected one; spaces do not matter."""
+    wanted = json.loads(expected)
+    try:
+        given = json.loads(answer)
+    except ValueError:
+        found = int(re.sub(r"\s", "", expected) in re.sub(r"\s", "", answer))
+        beside = "the right JSON with something beside it" if found else "the answer is not one JSON value"
+        return Verdict("miss", beside if answer.strip() else "the answer is empty", found)
+    if given == wanted:
+        return Verdict("hit", None, 1)
+    if any(given == json.loads(other) for other in others):
+        return Verdict("wrong_needle", f"the answer gives {answer.strip()}", 0)
+    return Verdict("miss", f"other JSON than asked for: {answer.strip()[:200]}", 0)
 
 
 def normalise(text: str) -> str:

@@ -27,7 +27,8 @@ _CHAT_ORDER = " Answer with nothing but what was asked for."
 class Prompt:
     """A question as token ids; ``others`` are values of the same haystack that would be wrong.
 
-    ``needle_at`` is the token at which the needle starts, None where there is none.
+    ``needle_at`` is the token at which the needle starts, None where there is none; ``shared_len`` how many
+    tokens all questions of the haystack begin with.
     """
 
     tokens: tuple[int, ...]
@@ -35,6 +36,7 @@ class Prompt:
     question: Question
     others: tuple[str, ...]
     needle_at: int | None
+    shared_len: int = 0
 
 
 def longest_prompt(context_len: int, *, answer_tokens: int, thinking_tokens: int = 0) -> int:
@@ -117,7 +119,7 @@ class Builder:
         tokens = (*shared, *self._fill(length - len(shared) - len(tail)), *tail)
         others = tuple(value for value in draft.values if value not in question.expected)
         place = None if question.needle is None else places[question.needle]
-        return Prompt(tokens, _sha256(tokens), question, others, place)
+        return Prompt(tokens, _sha256(tokens), question, others, place, len(shared))
 
     def _fill(self, count: int) -> list[int]:
         """Different short sentences of ``count`` tokens in all, as few as do."""

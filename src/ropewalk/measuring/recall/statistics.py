@@ -48,7 +48,8 @@ def wilson(hits: int, trials: int) -> tuple[float, float] | None:
     share, z2 = hits / trials, Z_95**2
     centre = (share + z2 / (2 * trials)) / (1 + z2 / trials)
     half = Z_95 * sqrt(share * (1 - share) / trials + z2 / (4 * trials**2)) / (1 + z2 / trials)
-    return max(0.0, centre - half), min(1.0, centre + half)
+    low, high = max(0.0, centre - half), min(1.0, centre + half)
+    return (0.0 if hits == 0 else low), (1.0 if hits == trials else high)  # exact, where rounding is not
 
 
 def sprt(hits: int, misses: int) -> SprtState:

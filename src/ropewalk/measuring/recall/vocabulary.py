@@ -52,20 +52,45 @@ class Vocabulary:
         return tokens
 
     def start(self, text: str) -> list[int]:
-        """Tokens of a prompt's start, with the special tokens that belong before it, none after it."""
-        plain = self.end(text)
-        full = self.server.tokenize(text, add_special=True, parse_special=True)
+        """Tokens of a prompt's start, with the special tokens that belong before it, none after it.
+
+        Those that the text itself begins with are not put before it once more.
+        """
+        plain, full = self._started(text)
+        if _doubled(plain, full):
+            return plain
         for stop in range(len(plain), len(full)):
             if full[stop - len(plain) : stop] == plain:
                 return full[:stop]
         return full
 
+    def doubles_start(self, text: str) -> bool:
+        """Whether a text begins with the special tokens that the tokenizer puts before it as well."""
+        return _doubled(*self._started(text))
+
+    def _started(self, text: str) -> tuple[list[int], list[int]]:
+        """The tokens of a text, without and with what the tokenizer adds."""
+        return self.end(text), self.server.tokenize(text, add_special=True, parse_special=True)
+
     def end(self, text: str) -> list[int]:
         """Tokens of a prompt's end."""
         return self.server.tokenize(text, add_special=False, parse_special=True)
 
+    def text(self, text: str) -> list[int]:
+        """Tokens of a text from its start: the special tokens that belong before it, none after it; control
+        tokens in it are read as plain text."""
+        plain = self._plain(text)
+        full = self.server.tokenize(text, add_special=True, parse_special=False)
+        before = next((at for at in range(len(full)) if full[at : at + len(plain)] == plain), 0)
+        return full[:before] + plain
+
     def _plain(self, text: str) -> list[int]:
         return self.server.tokenize(text, add_special=False, parse_special=False)
+
+
+def _doubled(plain: Sequence[int], full: Sequence[int]) -> bool:
+    """Whether what was added stands at the start already: one start token before another like it."""
+    return bool(plain) and list(full[1 : 1 + len(plain)]) == list(plain) and full[0] == full[1]
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from ropewalk.engines import EngineBuild
 from ropewalk.findings import Finding
 from ropewalk.inspector.records import Inspection
 from ropewalk.planner.records import Launch, Plan
-from ropewalk.serving.client import ServerClient
+from ropewalk.serving.client import Reading, ServerClient
 from ropewalk.serving.engines.explained import Reason
 from ropewalk.serving.records import Topology
 
@@ -25,6 +25,7 @@ class Adapter(Protocol):
     READY_SECONDS: float
     SCRUBBED_ENVIRONMENT: re.Pattern[str]
     OPTION_REASONS: tuple[Reason, ...]
+    READING: Reading | None  # how the probabilities of given tokens are had from its server, if they are
 
     def arguments(
         self, plan: Plan, *, build: EngineBuild, model: str, host: str, port: int, threads: int | None

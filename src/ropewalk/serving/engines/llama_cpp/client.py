@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from ropewalk.serving.client import (
     Message,
     PromptTooLongError,
     TokenChoice,
+    TokenLosses,
 )
 from ropewalk.serving.engines.llama_cpp import log as llama_log
 from ropewalk.serving.server_report import ServerLoad, ServerReport
@@ -22,6 +23,8 @@ from ropewalk.serving.server_report import ServerLoad, ServerReport
 if TYPE_CHECKING:
     import httpx2
 
+# Most true tokens are among the first few; the longer list is asked for only where one is not.
+_LIST_LENGTHS = (100, 5_000)
 _FINISH = {"eos": "stop", "word": "stop", "limit": "length"}
 
 
@@ -114,6 +117,44 @@ class LlamaClient(HttpClient):
             "seed": 0,
         }
         return _completion(self._post("/completion", body, seconds=timeout_seconds))
+
+    def token_losses(self, tokens: Sequence[int], spans: Sequence[tuple[int, int]]) -> Iterator[TokenLosses]:
+        """The losses of given tokens, read from the list of the most probable next ones.
+
+        The prefix stays in the cache, so a step evaluates one token. A true token outside the list has at
+        most the probability of the last one in it: a bound.
+        """
+        for start, end in spans:
+            first = self._next(tokens, start, _LIST_LENGTHS[0])
+            read = [self._loss(tokens, at, first if at == start else None) for at in range(start, end)]
+            yield TokenLosses(
+                losses=tuple(loss for loss, _ in read),
+                bounds=tuple(index for index, (_, is_bound) in enumerate(read) if is_bound),
+                evaluated_from=first.cached_tokens,
+                prefill_seconds=first.prefill_seconds,
+            )
+
+    def _loss(self, tokens: Sequence[int], at: int, known: Completion | None) -> tuple[float, bool]:
+        """The loss of one token, and whether it is a lower bound."""
+        choices: tuple[TokenChoice, ...] = ()
+        for length in _LIST_LENGTHS:
+            completion = known or self._next(tokens, at, length)
+            known = None
+            choices = completion.top_logprobs[0]
+            found = next((choice.logprob for choice in choices if choice.token == tokens[at]), None)
+            if found is not None:
+                return -found, False
+        return -choices[-1].logprob, True
+
+    def _next(self, tokens: Sequence[int], at: int, list_length: int) -> Completion:
+        completion = self.complete(tokens[:at], max_tokens=1, cache_prompt=True, n_probs=list_length)
+        if completion.prompt_tokens != at or not completion.top_logprobs:
+            raise EngineError(
+                f"the server evaluated {completion.prompt_tokens} tokens of {at} and gave "
+                f"{len(completion.top_logprobs)} lists of probable tokens where one was asked for",
+                where={"sent": at, "evaluated": completion.prompt_tokens},
+            )
+        return completion
 
     def _refusal(self, path: str, response: httpx2.Response) -> EngineError:
         error = _error_of(response)

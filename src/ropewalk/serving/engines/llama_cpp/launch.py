@@ -20,6 +20,7 @@ from ropewalk.planner.caches import CacheType, find_cache_type
 from ropewalk.planner.engines.llama_memory import CACHE_TYPES
 from ropewalk.planner.engines.llama_slots import Slots, resolve_slots
 from ropewalk.planner.records import Launch, Plan
+from ropewalk.serving.client import Reading
 from ropewalk.serving.engines.adapter import Outcome
 from ropewalk.serving.engines.find import with_devices
 from ropewalk.serving.engines.llama_cpp import log as llama_log
@@ -32,6 +33,8 @@ from ropewalk.units import MIB
 OPTION_REASONS = REASONS
 DEFAULT_PORT = 8080
 READY_SECONDS = 900.0  # 0.5 s for 135M parameters; hundreds of gigabytes take as long as their disk
+# No route gives the probabilities of a prompt: each token is read as the next one of its prefix.
+READING: Reading | None = "stops"
 # Read by llama-server for every flag that is not given: a forgotten one would serve another plan.
 SCRUBBED_ENVIRONMENT = re.compile(r"LLAMA_ARG_")
 

@@ -8,7 +8,7 @@ of its context nor what it is doing.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ropewalk.errors import EngineError
@@ -19,6 +19,7 @@ from ropewalk.serving.client import (
     HttpClient,
     Message,
     PromptTooLongError,
+    TokenLosses,
 )
 from ropewalk.serving.engines.llama_cpp import log as llama_log
 from ropewalk.serving.server_report import ServerLoad, ServerReport
@@ -125,6 +126,10 @@ class LlamaCppPythonClient(HttpClient):
             truncated=choice["finish_reason"] == "length" and usage["completion_tokens"] < max_tokens,
             finish=choice["finish_reason"],
         )
+
+    def token_losses(self, tokens: Sequence[int], spans: Sequence[tuple[int, int]]) -> Iterator[TokenLosses]:
+        """Raises :class:`EngineError` (``not_reported``)."""
+        raise EngineError("llama-cpp-python's server shows no probabilities", code="not_reported")
 
     def _complete(self, text: str, max_tokens: int, stop: Sequence[str], seconds: float) -> Mapping[str, Any]:
         body = {

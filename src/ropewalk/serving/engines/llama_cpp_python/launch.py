@@ -17,6 +17,7 @@ from ropewalk.findings import Finding
 from ropewalk.inspector.readers.ggml_types import GGML_TYPES
 from ropewalk.planner.engines.llama_cpp_python import slots_of
 from ropewalk.planner.records import Launch, Plan
+from ropewalk.serving.client import Reading
 from ropewalk.serving.engines.llama_cpp import launch as llama_server
 from ropewalk.serving.engines.llama_cpp import log as llama_log
 from ropewalk.serving.engines.llama_cpp import rpc as llama_rpc
@@ -27,6 +28,7 @@ from ropewalk.serving.records import Topology
 OPTION_REASONS = REASONS
 DEFAULT_PORT = 8000
 READY_SECONDS = 900.0  # 6 s for 135M parameters, most of it imports; large ones take as long as their disk
+READING: Reading | None = None  # probabilities need --logits_all, which keeps context x vocabulary x 4 bytes
 # Every setting is read from a variable of its name where it is not given, in either case, and HOST and PORT
 # even before what is given (server/settings.py, server/__main__.py).
 SCRUBBED_ENVIRONMENT = re.compile(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ from ropewalk.serving.client import (
     Message,
     PromptTooLongError,
     TokenChoice,
+    TokenLosses,
 )
 from ropewalk.serving.engines.vllm import log as vllm_log
 from ropewalk.serving.server_report import PrintedBuffer, ServerLoad, ServerReport
@@ -158,6 +159,34 @@ class VllmClient(HttpClient):
         before = self._spent()
         answer = self._post("/v1/completions", body, seconds=timeout_seconds)
         return _completion(answer, before.until(self._spent()))
+
+    def token_losses(self, tokens: Sequence[int], spans: Sequence[tuple[int, int]]) -> Iterator[TokenLosses]:
+        """The losses of given tokens. The true token is always listed, so none is a bound."""
+        body = {
+            "model": self._name(),
+            "prompt": list(tokens),
+            "max_tokens": 1,
+            "temperature": 0.0,
+            "seed": 0,
+            "prompt_logprobs": 0,  # the true tokens alone
+        }
+        before = self._spent()
+        answer = self._post("/v1/completions", body, seconds=COMPLETION_SECONDS)
+        spent = before.until(self._spent())
+        listed = answer["choices"][0].get("prompt_logprobs") or ()
+        if len(listed) != len(tokens):
+            raise EngineError(
+                f"the server gave probabilities of {len(listed)} tokens of {len(tokens)}",
+                where={"sent": len(tokens), "listed": len(listed)},
+            )
+        for number, (start, end) in enumerate(spans):
+            losses = tuple(-float(listed[at][str(tokens[at])]["logprob"]) for at in range(start, end))
+            is_timed = number == 0 and spent.requests == 1
+            yield TokenLosses(
+                losses=losses,
+                evaluated_from=0 if is_timed else None,
+                prefill_seconds=spent.prefill_seconds if is_timed else None,
+            )
 
     def _spent(self) -> Spent:
         try:

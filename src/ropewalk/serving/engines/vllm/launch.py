@@ -23,6 +23,7 @@ from ropewalk.planner.engines.vllm_settings import (
 from ropewalk.planner.machine import Machine
 from ropewalk.planner.parallel import world_size
 from ropewalk.planner.records import Launch, Plan, PlanRequest
+from ropewalk.serving.client import Reading
 from ropewalk.serving.engines.vllm import devices as vllm_devices
 from ropewalk.serving.engines.vllm import log as vllm_log
 from ropewalk.serving.engines.vllm import nodes as vllm_nodes
@@ -36,6 +37,7 @@ _PREFIX_CACHING: dict[bool | None, tuple[str, ...]] = {
     None: (), True: ("--enable-prefix-caching",), False: ("--no-enable-prefix-caching",)
 }  # fmt: skip
 READY_SECONDS = 1800.0  # imports, download, weights, compilation: 106 s for 135M parameters on two cores
+READING: Reading | None = "whole"  # prompt_logprobs
 # Each overrules a flag or a check without a word (platforms/cpu.py:323, config/model.py, 0.32.0).
 SCRUBBED_ENVIRONMENT = re.compile(r"VLLM_CPU_KVCACHE_SPACE$|VLLM_ALLOW_LONG_MAX_MODEL_LEN$")
 

@@ -1,4 +1,4 @@
-"""What is asked: needles, where they go, and the questions about one haystack.
+"""RULER's tasks, and two in which a string is copied.
 
 The definitions follow RULER (NVIDIA/RULER, scripts/data/synthetic, Apache-2.0), the needle with a number
 word for word; the rest is worded shorter, for small models. One departure, for cost: the needles of all
@@ -8,12 +8,10 @@ once. A question then has as many distractors as there are other depths (RULER's
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
-from ropewalk.errors import UsageError
+from ropewalk.measuring.recall.tasks.records import Draft, Needle, Question, distinct
 from ropewalk.measuring.recall.words import KEYS, SeededRandom
-from ropewalk.measuring.records import Trial
 
 _UPPER = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _HEX = "0123456789abcdef"
@@ -24,66 +22,10 @@ NUM_COMMON = 10  # RULER cwe: 10 common words
 COMMON_RATIO = 10  # RULER cwe: 30 times against 3
 
 
-@dataclass(frozen=True, slots=True)
-class Needle:
-    """A sentence to be hidden; ``depth`` is its place as a share of the prompt in tokens."""
-
-    depth: float
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """One question about the haystack, the answer's opening words, and what has to follow.
-
-    ``needle`` is the index of the (first) needle that it asks for; None where the matter is everywhere.
-    """
-
-    depth: float
-    text: str
-    opening: str
-    expected: tuple[str, ...]
-    needle: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class Draft:
-    """All that is said in one haystack: ``intro``, needles, questions.
-
-    ``values`` are all that an answer may be mistaken for; ``lines`` replace the haystack where the
-    task brings its own, and are repeated.
-    """
-
-    intro: str
-    needles: tuple[Needle, ...]
-    questions: tuple[Question, ...]
-    values: tuple[str, ...]
-    lines: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Task:
-    """A kind of question. ``answer_tokens`` is room for every tokenizer seen, ``exact`` forbids rewording."""
-
-    name: str
-    draft: Callable[[SeededRandom, Sequence[float]], Draft]
-    answer_tokens: int
-    exact: bool = False
-    has_depth: bool = True
-
-
-def find_task(name: str) -> Task:
-    """The task of this name. Raises :class:`UsageError`."""
-    task = TASKS.get(name)
-    if task is None:
-        raise UsageError(f"no task is called {name!r}; there are {', '.join(TASKS)}", where={"task": name})
-    return task
-
-
 def _numbers(dice: SeededRandom, depths: Sequence[float], *, per_key: int = 1, distractors: int = 0) -> Draft:
     """One key for every depth with ``per_key`` values, and distractor keys anywhere."""
     keys = iter(dice.shuffled(KEYS))
-    values = _distinct(lambda: dice.digits(7), len(depths) * (per_key + distractors))
+    values = distinct(lambda: dice.digits(7), len(depths) * (per_key + distractors))
     unused = iter(values)
     needles: list[Needle] = []
     questions: list[Question] = []
@@ -111,23 +53,26 @@ def _ask_numbers(depth: float, key: str, values: tuple[str, ...], *, needle: int
     return Question(depth, text, opening, values, needle)
 
 
-def _single(dice: SeededRandom, depths: Sequence[float]) -> Draft:
+def single(dice: SeededRandom, depths: Sequence[float]) -> Draft:
+    """One number for one key (niah_single)."""
     return _numbers(dice, depths)
 
 
-def _multikey(dice: SeededRandom, depths: Sequence[float]) -> Draft:
+def multikey(dice: SeededRandom, depths: Sequence[float]) -> Draft:
+    """The same among three more distractor keys per question (niah_multikey_1)."""
     return _numbers(dice, depths, distractors=NUM_DISTRACTORS)
 
 
-def _multivalue(dice: SeededRandom, depths: Sequence[float]) -> Draft:
+def multivalue(dice: SeededRandom, depths: Sequence[float]) -> Draft:
+    """Four numbers for one key (niah_multivalue)."""
     return _numbers(dice, depths, per_key=NUM_VALUES)
 
 
-def _tracking(dice: SeededRandom, depths: Sequence[float]) -> Draft:
+def tracking(dice: SeededRandom, depths: Sequence[float]) -> Draft:
     """A chain of assignments for every depth; its hops are spread from there to the end."""
-    names = _distinct(lambda: dice.text(_UPPER, 5), len(depths) * (NUM_HOPS + 1))
+    names = distinct(lambda: dice.text(_UPPER, 5), len(depths) * (NUM_HOPS + 1))
     unused = iter(names)
-    values = _distinct(lambda: dice.digits(5), len(depths))
+    values = distinct(lambda: dice.digits(5), len(depths))
     needles: list[Needle] = []
     questions: list[Question] = []
     for depth, value in zip(depths, values, strict=True):
@@ -142,7 +87,7 @@ def _tracking(dice: SeededRandom, depths: Sequence[float]) -> Draft:
     return Draft(intro, tuple(needles), tuple(questions), tuple(names))
 
 
-def _words(dice: SeededRandom, depths: Sequence[float]) -> Draft:
+def words(dice: SeededRandom, depths: Sequence[float]) -> Draft:
     """Ten common words, ten times as often as the rest; unlike RULER's, the counts grow with the length."""
     mixed = dice.shuffled(KEYS)
     common, rare = mixed[:NUM_COMMON], mixed[NUM_COMMON : NUM_COMMON * (COMMON_RATIO + 1)]
@@ -156,18 +101,22 @@ def _words(dice: SeededRandom, depths: Sequence[float]) -> Draft:
     return Draft(intro, (), (question,), tuple(mixed), tuple(lines))
 
 
-def _uuid(dice: SeededRandom, depths: Sequence[float]) -> Draft:
+def uuid(dice: SeededRandom, depths: Sequence[float]) -> Draft:
+    """A UUID to be copied."""
+
     def draw() -> str:
         return "-".join(dice.text(_HEX, count) for count in (8, 4, 4, 4, 12))
 
-    return _copies(dice, depths, what="code", values=_distinct(draw, len(depths)))
+    return _copies(dice, depths, what="code", values=distinct(draw, len(depths)))
 
 
-def _json(dice: SeededRandom, depths: Sequence[float]) -> Draft:
+def json(dice: SeededRandom, depths: Sequence[float]) -> Draft:
+    """A JSON record to be copied."""
+
     def draw() -> str:
         return f'{{"id": "{dice.text(_HEX, 6)}", "port": {dice.digits(4)}}}'
 
-    return _copies(dice, depths, what="record", values=_distinct(draw, len(depths)))
+    return _copies(dice, depths, what="record", values=distinct(draw, len(depths)))
 
 
 def _copies(dice: SeededRandom, depths: Sequence[float], *, what: str, values: Sequence[str]) -> Draft:
@@ -182,51 +131,3 @@ def _copies(dice: SeededRandom, depths: Sequence[float], *, what: str, values: S
     ]
     intro = f"Some {what}s are hidden in this text. Remember them.\n\n"
     return Draft(intro, tuple(needles), tuple(questions), tuple(values))
-
-
-def _distinct(draw: Callable[[], str], count: int) -> list[str]:
-    """``count`` values, none of which is drawn twice."""
-    drawn: dict[str, None] = {}
-    while len(drawn) < count:
-        drawn[draw()] = None
-    return list(drawn)
-
-
-# Answer budgets: 7 digits are at most 9 tokens, a UUID at most 37 where every character is one.
-TASKS = {
-    task.name: task
-    for task in (
-        Task("niah_single", _single, 16),
-        Task("niah_multikey", _multikey, 16),
-        Task("niah_multivalue", _multivalue, 64),
-        Task("variable_tracking", _tracking, 64),
-        Task("common_words", _words, 96, has_depth=False),
-        Task("copy_uuid", _uuid, 48, exact=True),
-        Task("copy_json", _json, 48, exact=True),
-    )
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """The sentence that was hidden (None where the matter is everywhere), the question, and the opening words
-    of the answer."""
-
-    needle: str | None
-    question: str
-    opening: str
-
-
-def asked(trial: Trial, depths: Sequence[float]) -> Asked | None:
-    """What a trial asked; None where the protocol has changed since. ``depths`` are those of its run."""
-    task = TASKS.get(trial.task)
-    if task is None:
-        return None
-    draft = task.draft(
-        SeededRandom(trial.seed, task.name, trial.length), tuple(depths) if task.has_depth else (0.0,)
-    )
-    question = next((one for one in draft.questions if one.expected == trial.expected), None)
-    if question is None:
-        return None
-    needle = None if question.needle is None else draft.needles[question.needle].text
-    return Asked(needle, question.text, question.opening)
