@@ -226,3 +226,39 @@ def test_a_page_ends_with_what_starts_the_plan_here(made: Make, invoke: Invoke) 
     broken = made("broken")
     (broken / "model-00002-of-00002.safetensors").unlink()
     assert "here: ropewalk serve" not in invoke("plan", str(broken), *words).out
+
+
+def test_one_shard_named_alone_is_no_whole_model(made: Make, invoke: Invoke) -> None:
+    """It may be looked at; what rests on it is wrong, and never exact."""
+    shard = made() / "model-00001-of-00002.safetensors"
+    assert invoke("inspect", str(shard)).status == 0
+    plan = plan_of(shard)
+    weights = plan.memory.term("weights")
+    assert [finding.code for finding in plan.broken] == ["single_shard"]
+    assert plan.broken[0].severity == "error"
+    assert weights is not None
+    assert (plan.positive, weights.basis) == (False, "estimate")
+    assert weights.low_bytes < weights.bytes
+    checked = ropewalk.check(["vllm", "serve", str(shard)], memory_bytes=24 * 1024**3)
+    assert checked.ok is False
+
+
+@pytest.mark.parametrize("device", ["tpu", "cuda:x", "", "cpu:0:1"])
+def test_a_device_that_is_none_is_a_usage_error(made: Make, device: str) -> None:
+    with pytest.raises(ropewalk.UsageError, match="is no device: auto, cpu, gpu or cuda:0"):
+        plan_of(made(), device=device)
+
+
+def test_no_more_sequences_are_offered_than_the_engine_takes(made: Make) -> None:
+    """LLAMA_MAX_SEQ of llama.cpp."""
+    options: dict[str, Any] = {"engine": "llama-server", "context_len": 32, "memory_bytes": 640 * 1024**3}
+    assert plan_of(made(), **options).fit.max_sequences == 256
+    with pytest.raises(ropewalk.UsageError, match="llama-server serves at most 256 at a time, not 257"):
+        plan_of(made("other"), **options, num_sequences=257)
+
+
+def test_memory_that_was_given_is_not_asked_for(invoke: Invoke, tmp_path: Path) -> None:
+    unread = ("llama-server", "-m", str(tmp_path / "none.gguf"), "-c", "4096")
+    outcome = invoke("check", "--memory", "8GiB", "--", *unread)
+    assert outcome.status == 3
+    assert "add --memory" not in outcome.out

@@ -202,3 +202,24 @@ def test_numbers_and_depths_beyond_reason_are_told(words: tuple[str, ...], smoll
 def test_more_words_than_a_system_starts_are_refused() -> None:
     with pytest.raises(UsageError):
         check_command(["llama-server", *(f"--no-{number}" for number in range(60_000))])
+
+
+ASKED = ("", "-c 131072", "-c 32k -np 4", "-c 262144 -np 2 -ngl 99", "-c 65536 -ctv q8_0 -fa off", "-np 300")
+SMALL = (Machine(memory_bytes=8 * GIB), Machine(kind="gpu", memory_bytes=24 * GIB))
+LENGTHS = ("", "--max-model-len 128k", "--max-model-len 200000 --gpu-memory-utilization 0.5", "-tp 2")
+
+
+@pytest.mark.parametrize("machine", SMALL)
+def test_a_repair_for_a_small_device_is_settled(
+    llama_gguf: Inspection, config: Config, machine: Machine
+) -> None:
+    """Where the device ends first, too: what is repaired is OK there, and is not repaired again."""
+    asked = [(f"llama-server -m x.gguf {words}", llama_gguf) for words in ASKED]
+    asked += [(f"vllm serve m {words}", config("llama-3.1-8b")) for words in LENGTHS]
+    for command, inspection in asked:
+        repaired = check_command([command], inspection=inspection, machine=machine).corrected
+        if repaired is not None:
+            again = check_command([repaired.command], inspection=inspection, machine=machine)
+            assert again.ok or not repaired.changed, (command, repaired.command, again.findings)
+            assert again.corrected is not None
+            assert again.corrected.command == repaired.command

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 from ropewalk.checking.analysis import Analysis
 from ropewalk.checking.argv import read_command
@@ -13,9 +14,10 @@ from ropewalk.checking.records import CheckResult, Corrected, Unjudged
 from ropewalk.findings import Finding, by_severity, has_error
 from ropewalk.inspector.records import Inspection
 from ropewalk.planner.machine import Machine
+from ropewalk.planner.verdict import errors_of
 
 _UNKNOWN = Machine()
-_ROUNDS = 4
+_ROUNDS = 6
 
 
 def check_command(
@@ -71,10 +73,9 @@ def _not_judged(analysis: Analysis, inspection: Inspection | None) -> tuple[Unju
 
 def _from_inspection(inspection: Inspection | None) -> Iterator[Finding]:
     """Errors of the checkpoint are errors of whatever serves it."""
-    for finding in inspection.findings if inspection else ():
-        if finding.severity == "error":
-            fix = {"fix": "repair the checkpoint: no option of the server does"}
-            yield Finding(finding.code, "error", finding.message, {**fix, **finding.where})
+    for finding in errors_of(inspection):
+        fix = {"fix": "repair the checkpoint: no option of the server does"}
+        yield replace(finding, where={**fix, **finding.where})
 
 
 def _open_questions(
@@ -103,21 +104,28 @@ def _open_questions(
 def _corrected(
     command: Command, analysis: Analysis, analyze: Callable[[Command], Analysis]
 ) -> Corrected | None:
-    """The repaired command, judged again: one repair may bring another error to light."""
+    """The repaired command, judged again until nothing changes: one repair may bring another to light."""
     original = command
+    # What may or may not fit is left as it is, unless it is a repair that came to that.
+    shrinks = any(item.finding.code == "does_not_fit" for item in analysis.diagnostics)
     for _ in range(_ROUNDS):
-        repaired = correct(command, analysis.options, analysis.diagnostics)
+        open_ends = () if shrinks else ("memory_unknown",)
+        wanted = [item for item in analysis.diagnostics if item.finding.code not in open_ends]
+        repaired = correct(command, analysis.options, wanted)
         if repaired is None:
             return None
+        is_settled = (repaired.argv, repaired.env) == (command.argv, command.env)
         command, analysis = repaired, analyze(repaired)
-        if not has_error(item.finding for item in analysis.diagnostics):
-            return Corrected(
-                argv=command.argv,
-                env=command.env,
-                command=command.shell(),
-                changed=(command.argv, command.env) != (original.argv, original.env),
-            )
-    return None
+        if is_settled:
+            break
+    if has_error(item.finding for item in analysis.diagnostics):
+        return None
+    return Corrected(
+        argv=command.argv,
+        env=command.env,
+        command=command.shell(),
+        changed=(command.argv, command.env) != (original.argv, original.env),
+    )
 
 
 def model_source(argv: Sequence[str]) -> str | None:

@@ -70,7 +70,9 @@ def memory_for(
     low, high = ends(slots.n_ctx)
     budget, longest = machine.memory_bytes, None
     if budget is not None and high > budget:
-        longest = largest(lambda n_ctx: ends(n_ctx)[1], budget, guess=slots.n_ctx, step=256 * slots.num_slots)
+        step = 256 * slots.num_slots  # a slot's cells are padded to 256: one token more is 256 more for each
+        most = largest(lambda n_ctx: ends(n_ctx)[1], budget, guess=slots.n_ctx, step=step)
+        longest = (most or 0) // step * step or None
     estimate = memory_model.estimate_memory(request.context_len, request.num_sequences)
     return LlamaMemory(memory_of(estimate), low, high, budget, longest)
 
@@ -139,6 +141,7 @@ def memory_diagnostics(
         return
     size = f"{format_bytes(memory.low_bytes)} to {format_bytes(memory.high_bytes)}"
     fix = f"-c {longest}" if longest else "a smaller model, or fewer layers on the device (-ngl)"
+    repair = set_flag("--ctx-size", longest, short="-c") if longest else None
     ends: dict[str, Any] = {
         "low_bytes": memory.low_bytes,
         "high_bytes": memory.high_bytes,
@@ -151,7 +154,9 @@ def memory_diagnostics(
         return
     if memory.low_bytes <= budget:
         message = f"{needs}: whether the server starts is not known"
-        yield diagnostic("memory_unknown", "warning", message, fix=fix, flag="--ctx-size", **ends)
+        yield diagnostic(
+            "memory_unknown", "warning", message, fix=fix, repair=repair, flag="--ctx-size", **ends
+        )
         return
     yield diagnostic(
         "does_not_fit",
@@ -159,7 +164,7 @@ def memory_diagnostics(
         f"{size} are needed for {tokens(served.slots.n_ctx)} tokens, {format_bytes(budget)} are there"
         + (f"; {tokens(longest)} tokens would fit" if longest else ""),
         fix=fix,
-        repair=set_flag("--ctx-size", longest, short="-c") if longest else None,
+        repair=repair,
         flag="--ctx-size",
         needed_bytes=memory.high_bytes,
         usable_bytes=budget,

@@ -52,11 +52,11 @@ def page(block: Block) -> None:
     """Write a page for people, with colour only where a terminal shows it; into a pipe whole lines.
 
     A row of a table is then a record, its fields apart by tabs; of a list there are only these. Where
-    ``COLUMNS`` is set a pipe gets the page as a terminal of that width does.
+    ``COLUMNS`` or ``FORCE_COLOR`` is set a pipe gets the page as a terminal does.
     """
     from ropewalk.report.terminal import coloured, piped
 
-    if not sys.stdout.isatty() and "COLUMNS" not in os.environ:
+    if not sys.stdout.isatty() and not os.environ.keys() & {"COLUMNS", "FORCE_COLOR"}:
         write(piped(block))
         return
     screen = console()

@@ -30,7 +30,7 @@ from ropewalk.planner.pace import pace_of
 from ropewalk.planner.records import Launch
 from ropewalk.serving.host.devices import this_machine
 from ropewalk.serving.host.probe import Host, host_device, host_for
-from ropewalk.serving.service import require_allowed
+from ropewalk.serving.service import require_allowed, require_fit
 from ropewalk.units import format_tokens
 
 __all__ = ["MeasureSettings", "run_measurement"]
@@ -137,6 +137,8 @@ def begin(
         for arm in expanded(arms, inspection, context_len=context_len)
     )
     require_allowed(planned[0].plan)
+    for arm in planned:
+        require_fit(arm.plan)
     settings = _with_lengths(settings.checked(), planned)
     _require_served(settings, planned)
     weights = fingerprint(model, inspection.checkpoint.files)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -52,6 +53,8 @@ _LEAST = {
     "gpus_per_node": 1, "block_size": 1, "mtp": 0, "max_num_seqs": 1, "kv_cache_memory_bytes": 1,
     "n_cpu_moe": 0, "main_gpu": 0,
 }  # fmt: skip
+# By kind, some with a number: as the engines and torch name them.
+_DEVICE = re.compile(r"auto|cpu|(?:gpu|cuda|rocm|hip|metal|mps|vulkan|sycl|xpu)(?::?\d+)?", re.IGNORECASE)
 _MOST = 2**63 - 1  # what an engine could be given
 _MAX_DEVICES = 1024  # each gets a share of its own
 
@@ -174,6 +177,11 @@ def require_sane(request: PlanRequest) -> None:
                 f"{size} bytes of memory hold no model; write a size such as 24GiB",
                 where={"field": "memory_bytes", "value": size, "least": MIB},
             )
+    if not _DEVICE.fullmatch(request.device):
+        raise UsageError(
+            f"{request.device!r} is no device: auto, cpu, gpu or cuda:0",
+            where={"field": "device", "value": request.device},
+        )
     for name, least in _LEAST.items():
         value = getattr(request, name)
         if value is not None and not least <= value <= _MOST:
@@ -193,7 +201,7 @@ def require_sane(request: PlanRequest) -> None:
     most = rules_of(request.engine).MAX_SEQUENCES
     if most is not None and request.num_sequences > most:
         raise UsageError(
-            f"{request.engine} serves {most} sequence at a time, not {request.num_sequences}; others wait",
+            f"{request.engine} serves at most {most} at a time, not {request.num_sequences}; others wait",
             where={"field": "num_sequences", "value": request.num_sequences, "most": most},
         )
 

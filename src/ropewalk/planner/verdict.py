@@ -4,25 +4,39 @@ refused when it is asked for."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from ropewalk.findings import Finding, has_error
 from ropewalk.inspector.records import Inspection
 from ropewalk.planner.records import Fit, LimitedBy, PlanRequest
 from ropewalk.planner.rope.decision import decide_for
 
-# Where tensors are not there, what was counted is the least that it takes.
-_INCOMPLETE = frozenset({"missing_shards", "index_tensor_missing", "lfs_pointer", "pickle_only"})
+# Where tensors were not seen, what was counted is the least that it takes. One shard may well be looked at
+# alone, which is no error of an inspection; it cannot be served alone.
+_INCOMPLETE = frozenset(
+    {"missing_shards", "index_tensor_missing", "lfs_pointer", "pickle_only", "single_shard"}
+)
 _NO_LIMIT = 2**31 - 1  # no engine counts tokens beyond: memory does not end before
 
 
 def errors_of(*inspections: Inspection | None) -> tuple[Finding, ...]:
-    """The errors of all that a plan rests on, each once."""
+    """The errors of all that a plan rests on, each once; that tensors were not seen is one always."""
     found = (one for inspection in inspections if inspection for one in inspection.findings)
-    errors: list[Finding] = []
-    for finding in found:
-        if finding.severity == "error" and finding not in errors:
-            errors.append(finding)
-    return tuple(errors)
+    errors = (
+        replace(one, severity="error")
+        for one in found
+        if one.severity == "error" or (one.severity == "warning" and one.code in _INCOMPLETE)
+    )
+    return tuple(_unique(errors))
+
+
+def _unique(findings: Iterable[Finding]) -> list[Finding]:
+    """Each once, in their order."""
+    kept: list[Finding] = []
+    for finding in findings:
+        if finding not in kept:
+            kept.append(finding)
+    return kept
 
 
 def is_incomplete(inspection: Inspection) -> bool:

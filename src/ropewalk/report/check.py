@@ -14,13 +14,13 @@ from ropewalk.units import format_bytes, format_tokens
 def check_page(result: CheckResult) -> Page:
     """The page; it says how to have more judged where the checkpoint was not found."""
     rows: list[tuple[str, Block]] = [
-        ("engine", parts(result.engine, f"worked out from the rules of {result.rules_version}, not run")),
+        ("engine", parts(result.engine, f"worked out from the rules of {_version(result)}, not run")),
         ("serves", parts(each=list(_resolved(result.resolved)) or ["unknown without the checkpoint"])),
         ("findings", findings_block(result.findings)),
     ]
     if "model" in result.not_judged:
         rows.append(("model", "not found; add --checkpoint to check lengths and memory"))
-    if "memory" in result.not_judged:
+    if "memory" in result.not_judged and "model" not in result.not_judged:
         rows.append(("memory", "not judged; add --memory SIZE or --gpu NAME to see whether it fits"))
     corrected = result.corrected
     if corrected is None:
@@ -31,6 +31,11 @@ def check_page(result: CheckResult) -> Page:
         [Verbatim(fold(corrected.command, width=COMMAND_WIDTH))] if corrected and corrected.changed else []
     )
     return Page((fields(rows), *command), title=_verdict(result))
+
+
+def _version(result: CheckResult) -> str:
+    """The version that the command is judged for; the newest known where it names none."""
+    return result.engine_version or result.rules_version
 
 
 def _verdict(result: CheckResult) -> Words:

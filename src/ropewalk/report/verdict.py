@@ -27,7 +27,7 @@ def verdict(plan: Plan) -> Verdict:
     """What is to be said first about a plan."""
     asked = f"{format_tokens(plan.context_len)} tokens x {plural(plan.request.num_sequences, 'sequence')}"
     if plan.rope.decision == "refuse":
-        return Verdict("REFUSED", "bad", (asked,))
+        return Verdict("REFUSED", "bad", (asked, *_largest(plan.fit)))
     needs = span(needed_low(plan.memory), plan.memory.high_bytes, to=" to ")
     fit = plan.fit
     if wrong := [finding for finding in plan.findings if _is_wrong(finding)]:

@@ -206,6 +206,13 @@ def require_positive(plan: Plan) -> None:
             raise NegativePlanError(finding.message, code=finding.code, where=finding.where)
 
 
+def require_fit(plan: Plan) -> None:
+    """Raise :class:`NegativePlanError` for a plan that might be served and does not fit."""
+    for finding in plan.findings:
+        if finding.code == "does_not_fit" and plan.rope.decision != "refuse":
+            raise NegativePlanError(finding.message, code=finding.code, where=finding.where)
+
+
 def require_allowed(plan: Plan) -> None:
     """Raise :class:`NegativePlanError` for errors of the checkpoint that were not allowed."""
     if plan.broken and not plan.request.allow_broken:

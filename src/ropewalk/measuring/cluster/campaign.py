@@ -64,7 +64,7 @@ def run_campaign(
         begun = begin(
             inspection,
             model=model,
-            here=Host(build, find_devices()),
+            here=Host(build, find_devices(), is_elsewhere=True),
             context_len=context_len,
             arms=arms,
             settings=settings,

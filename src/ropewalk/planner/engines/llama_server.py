@@ -22,7 +22,7 @@ from ropewalk.planner.shape import ModelShape
 from ropewalk.units import format_tokens
 
 FIT_TYPES = ("f16", "q8_0", "q5_1", "q4_0")
-MAX_SEQUENCES = None
+MAX_SEQUENCES = 256  # LLAMA_MAX_SEQ (src/llama-cparams.h): more and the context is not made
 # One request at a time, decoding and prompts of 1,024 tokens, on single cards and Macs: what published rows
 # of llama.cpp reach of the makers' figures (docs/speeds.json). Left out: prompts in f16 on the L40S and the
 # A100, where cuBLAS of mid-2024 was 2 to 9 times slower than with quantised weights on the same card.

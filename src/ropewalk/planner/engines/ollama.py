@@ -25,7 +25,7 @@ from ropewalk.units import GIB, MIB, format_tokens
 
 FIT_TYPES = ("f16", "q8_0", "q4_0")  # those that its documentation names
 ATTAINED = llama_server.ATTAINED
-MAX_SEQUENCES = None
+MAX_SEQUENCES = 256  # LLAMA_MAX_SEQ (src/llama-cparams.h): more and the context is not made
 _LLAMA_BUILD = "b10488"
 # Tokens of a batch by those of all slots, sched.go generationBatchForContext: -b and -ub both. It takes a
 # smaller one where memory is short.

@@ -29,10 +29,14 @@ Read = Callable[[str], Inspection]
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """The engine that would serve on this machine, None where there is none, and its devices."""
+    """The engine that would serve on this machine, None where there is none, and its devices.
+
+    With ``is_elsewhere`` they stand for those of other machines, whose memory is not known.
+    """
 
     build: EngineBuild | None
     devices: tuple[Device, ...]
+    is_elsewhere: bool = False
 
 
 def probe_host(engine: EngineName, *, path: str | None = None) -> Host:
@@ -131,7 +135,8 @@ def _holds_all(request: PlanRequest, device: Device, here: Host) -> bool:
     other machines nothing is known."""
     alike = sum(one.kind == device.kind for one in here.devices)
     wanted = max(world_size(request), request.gpus_per_node or 1)
-    return request.nodes == 1 and not request.rpc_servers and wanted <= alike
+    several = here.is_elsewhere or request.nodes > 1 or bool(request.rpc_servers)
+    return not several and wanted <= alike
 
 
 def host_device(request: PlanRequest, here: Host) -> Device | None:
