@@ -26,7 +26,7 @@ PARTS = {
     "Checking a command line": ("checking",),
     "Serving and measuring": ("serving", "measuring", "doctor"),
     "Attention by hand": ("lab",),
-    "Everywhere": ("errors", "cli"),
+    "Everywhere": ("errors", "cli", "differences"),
     "The HTTP service": ("api",),
 }
 

@@ -32,6 +32,7 @@ RANK = {
     "lab": 5,
     "doctor": 6,
     "documents": 6,
+    "differences": 6,
     "core": 7,
     "report": 8,
     "tui": 9,

@@ -14,6 +14,7 @@ import pytest
 from ropewalk.checking.log_report import LogReport
 from ropewalk.checking.receipts import Receipts
 from ropewalk.checking.records import CheckResult
+from ropewalk.differences import Differences
 from ropewalk.doctor import Doctor
 from ropewalk.documents import RunList, ServerList, TensorList
 from ropewalk.inspector.records import Inspection
@@ -36,6 +37,7 @@ RECORDS: dict[str, type[Any]] = {
     "rope": RopeTable,
     "plan": Plan,
     "choice": Choice,
+    "comparison": Differences,
     "check": CheckResult,
     "server": DetachedServer,
     "servers": ServerList,

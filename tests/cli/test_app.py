@@ -24,7 +24,7 @@ from ropewalk.errors import (
 
 NAMES = [name for section in COMMANDS.values() for name in section]
 CONTRACT = (
-    "inspect tensors rope plan choose check serve servers stop measure attend runs tui web api doctor"
+    "inspect tensors rope plan choose compare check serve servers stop measure attend runs tui web api doctor"
     " engine demo receipts bake"
 )
 

@@ -24,6 +24,7 @@ COMMANDS: dict[str, dict[str, str]] = {
         "plan": "Rope decision, memory term by term, what fits, the exact command.",
         "bake": "YaRN written into the header of a copy of a GGUF file.",
         "choose": "Which file, engine, cache type and placement hold a length here.",
+        "compare": "Two checkpoints, plans, runs or logs: only what differs.",
         "check": "Judge an existing vllm or llama-server command line.",
     },
     "Serve": {

@@ -12,6 +12,7 @@ from ropewalk.core.arguments import Source
 from ropewalk.core.attention import attend, time_kernels
 from ropewalk.core.checking import check, read_log, receipts
 from ropewalk.core.choosing import choose
+from ropewalk.core.comparing import compare
 from ropewalk.core.machine import (
     default_device,
     demo_model,
@@ -70,6 +71,7 @@ __all__ = [
     "checkpoints",
     "choose",
     "clear_leftovers",
+    "compare",
     "default_device",
     "default_engine",
     "default_store_path",
