@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,7 +14,10 @@ from ropewalk.cli.params import COUNT, SERVED, SIZE, longest_option
 from ropewalk.cli.runs import store_option
 from ropewalk.engines import EngineName
 
-_DEVICE, _CANDIDATES = "The device", "Candidates"
+if TYPE_CHECKING:
+    from ropewalk.planner.choice import Choice
+
+_DEVICE, _CANDIDATES, _MEASURING = "The device", "Candidates", "Measuring"
 
 
 @click.command(
@@ -56,6 +59,18 @@ _DEVICE, _CANDIDATES = "The device", "Candidates"
     "--explain", is_flag=True,
     help="Show every candidate, why it is no answer, and what each step down from the first would save.",
 )  # fmt: skip
+@option(
+    "--measure",
+    type=click.IntRange(min=0),
+    default=0,
+    metavar="N",
+    group=_MEASURING,
+    help="Serve and measure the first N here; the ranking follows what was seen. Asked again, it goes on.",
+)  # fmt: skip
+@option(
+    "--minutes", type=click.FloatRange(min=0, min_open=True), metavar="M", group=_MEASURING,
+    help="For each of them about so many minutes.",
+)  # fmt: skip
 @store_option
 @json_option
 def command(
@@ -63,6 +78,8 @@ def command(
     context_len: int,
     engines: tuple[EngineName, ...],
     cache_type: str | None,
+    measure: int,
+    minutes: float | None,
     explain: bool,
     store: Path | None,
     as_json: bool,
@@ -73,13 +90,15 @@ def command(
     SOURCE is a checkpoint, or a folder or repository with several; only headers are read. Exit status 1 where
     none holds the length.
     """
-    given = {name: value for name, value in options.items() if value is not None}
+    given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     if cache_type is not None:
         given |= {"cache_type_k": cache_type, "cache_type_v": cache_type}
-    with output.progress() as told:
-        choice = core.choose(
-            sources, context_len=context_len, engines=engines, store=store, on_progress=told, **given
-        )
+    given |= {"context_len": context_len, "engines": engines, "store": store}
+    if measure:
+        choice = _measured(sources, measure, minutes, given)
+    else:
+        with output.progress() as told:
+            choice = core.choose(sources, on_progress=told, **given)
     if as_json:
         output.document(choice)
     else:
@@ -87,3 +106,13 @@ def command(
 
         output.page(choice_page(choice, explain=explain))
     return 0 if choice.positive else 1
+
+
+def _measured(sources: tuple[str, ...], count: int, minutes: float | None, given: dict[str, Any]) -> Choice:
+    """The choice after its first answers were measured, with their progress on standard error."""
+    from ropewalk.measuring.settings import MeasureSettings
+    from ropewalk.report.progress import MeasureProgress
+
+    settings = MeasureSettings(minutes=minutes)
+    with MeasureProgress(output.console(stderr=True)) as progress:
+        return core.choose(sources, measure=count, settings=settings, on_event=progress, **given)

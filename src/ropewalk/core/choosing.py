@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
 from ropewalk.core.arguments import Source, public, source_of
-from ropewalk.core.machine import probe_host
+from ropewalk.core.machine import idle_threads, probe_host
 from ropewalk.core.runs import default_store_path
 from ropewalk.engines import REFERENCE, EngineName
 from ropewalk.errors import UsageError
@@ -17,6 +18,9 @@ from ropewalk.validation import record_of, require_type
 if TYPE_CHECKING:
     from ropewalk.findings import Finding
     from ropewalk.inspector.records import Checkpoint, Inspection
+    from ropewalk.measuring.arm_run import StartServer
+    from ropewalk.measuring.events import Event
+    from ropewalk.measuring.settings import MeasureSettings
     from ropewalk.planner.choice import Choice
     from ropewalk.planner.options import ServerOptions
     from ropewalk.serving.host.probe import Host
@@ -34,6 +38,10 @@ def choose(
     hosts: Callable[[EngineName], Host] | None = None,
     on_progress: Told = lambda what, done, total: None,
     open_local: Callable[[str], Checkpoint] | None = None,
+    measure: int = 0,
+    settings: MeasureSettings | None = None,
+    on_event: Callable[[Event], None] | None = None,
+    start: StartServer | None = None,
     **options: Unpack[ServerOptions],
 ) -> Choice:
     """Which of these checkpoints, engines, cache types and placements hold a length, best first.
@@ -43,10 +51,16 @@ def choose(
     chosen for this machine (``hosts``, where that was looked at before). What runs in ``store`` saw of a
     cache type or of speed beats the rule. The first answer has its command; what cannot be read beside
     others is a finding. ``on_progress`` hears what is done, how much of it and of how much; ``open_local``
-    opens what is of this machine, for who may not read everything. Raises as :func:`plan` does.
+    opens what is of this machine, for who may not read everything.
+
+    The first ``measure`` answers are served and measured with these ``settings`` (as :func:`measure` does), a
+    run each in ``store``: one that is there is not made again, one that was cut off goes on. The ranking then
+    follows what was seen. Raises as :func:`plan` and, measuring, as :func:`measure` does.
     """
     from ropewalk.inspector.records import Inspection
+    from ropewalk.measuring.choice_runs import Measuring
     from ropewalk.measuring.choosing import choose_here
+    from ropewalk.measuring.settings import MeasureSettings
     from ropewalk.planner.plan import require_sane
     from ropewalk.planner.records import PlanRequest
 
@@ -55,6 +69,12 @@ def choose(
     request = record_of(PlanRequest, {**options, "context_len": context_len, "engine": REFERENCE})
     require_sane(request)
     models, unread = _models(given, on_progress, open_local)
+    how = None
+    if measure:
+        require_type("measure", measure, int)
+        settings = settings or MeasureSettings()
+        threads = idle_threads() if settings.threads is None else settings.threads
+        how = Measuring(measure, replace(settings, threads=threads), on_event=on_event, start=start)
     return choose_here(
         models,
         request,
@@ -63,6 +83,7 @@ def choose(
         store=store or default_store_path(),
         unread=unread,
         on_progress=on_progress,
+        measuring=how,
     )
 
 

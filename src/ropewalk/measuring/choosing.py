@@ -15,7 +15,9 @@ from ropewalk.inspector.inspection import inspect_checkpoint
 from ropewalk.inspector.models import Opened, open_models
 from ropewalk.inspector.records import Checkpoint, Inspection
 from ropewalk.measuring.calibrate import find_calibration
+from ropewalk.measuring.choice_runs import Measuring, measure_first
 from ropewalk.measuring.known import known_of
+from ropewalk.measuring.store import RunStore
 from ropewalk.planner.choice import Choice, Option
 from ropewalk.planner.choose import choose
 from ropewalk.planner.options import option_words
@@ -90,8 +92,12 @@ def choose_here(
     store: Path,
     unread: Sequence[Finding] = (),
     on_progress: Progress = lambda what, done, total: None,
+    measuring: Measuring | None = None,
 ) -> Choice:
-    """The choice among ``models``; raises as :func:`ropewalk.planner.choose.choose` does."""
+    """The choice among ``models``, the first of them measured where ``measuring`` says how.
+
+    Raises as :func:`ropewalk.planner.choose.choose` and :func:`measure_first` do.
+    """
     hosts = cache(hosts)  # to ask an engine takes a moment
     wanted = tuple(engines) or served_engines_of(models)
     chosen_for = choice_targets(request, wanted, hosts)
@@ -103,6 +109,9 @@ def choose_here(
         on_progress=lambda done, total: on_progress("planning", done, total),
     )
     chosen = replace(chosen, findings=by_severity((*chosen.findings, *unread)))
+    if measuring is not None:
+        with RunStore(store) as runs:
+            chosen = measure_first(chosen, models, measuring, runs)
     return with_command(chosen, models, hosts, store)
 
 

@@ -68,12 +68,14 @@ def _recalls(runs: RunStore, run_id: str) -> Iterator[tuple[Key, _Recall]]:
     names = {run.settings.get("plan", {}).get(field, "auto") for field in ("cache_type_k", "cache_type_v")}
     if run.status != "finished" or len(names) != 1:
         return
+    (common,) = names
     trials = runs.trials(run_id)
     for arm in run.arms:
         scores = by_length(trial for trial in trials if trial.arm == arm.arm)
         if scores and arm.launch is not None:
             last = scores[-1]
-            key = (run.checkpoint_fingerprint, arm.launch.engine, _plain(*names))
+            own = arm.arm.partition("+")[2]
+            key = (run.checkpoint_fingerprint, arm.launch.engine, _plain(own or common))
             yield key, _Recall(run.run_id, last.length, last.share, last.trials)
 
 

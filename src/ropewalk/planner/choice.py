@@ -20,7 +20,7 @@ class OptionRun:
     that was asked, None where nothing could be judged; ``finished`` says that the server answered.
     """
 
-    run_id: str
+    run_id: str | None
     finished: bool
     length: int | None = None
     recall: float | None = None

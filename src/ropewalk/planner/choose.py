@@ -119,7 +119,7 @@ def order(option: Option) -> tuple[float, ...]:
         -(option.parameters or 0),
         -round(min(option.bits_per_weight or 0.0, _ENOUGH_BITS), 1),
         loss,
-        -((speed and speed.decode_tokens_per_second) or 0.0),
+        -((run and run.decode_tokens_per_second) or (speed and speed.decode_tokens_per_second) or 0.0),
     )
 
 

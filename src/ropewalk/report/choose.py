@@ -93,7 +93,7 @@ def _seen(option: Option) -> str | Words:
     if run is None:
         return option.reason
     if not run.finished:
-        return f"measured, run {run.run_id}: {option.reason}"
+        return "could not be served here" + (f", run {run.run_id}" if run.run_id else "")
     recall = "nothing judged" if run.recall is None else f"recall {run.recall:.0%}"
     at = "" if run.length is None else f" at {format_tokens(run.length)} tokens"
     return f"measured, run {run.run_id}: {recall}{at}"
