@@ -7,6 +7,7 @@ from dataclasses import replace
 from tests.measuring.test_compare import ARMS, trials
 from tests.measuring.test_store import run
 
+from ropewalk.measuring.loss.records import LossSpan
 from ropewalk.measuring.run_pair import pair_runs
 
 
@@ -25,3 +26,11 @@ def test_other_tokens_are_no_pairs() -> None:
     theirs = [replace(trial, prompt_sha256=f"other-{trial.prompt_sha256}") for trial in ours]
     both = run("a", arms=ARMS[:1]), run("b", arms=ARMS[:1])
     assert pair_runs(*both, trials=(ours, theirs)).pairs == ()
+
+
+def test_losses_of_both_runs_are_paired_by_arm() -> None:
+    one, other = run("a", arms=ARMS[:2]), run("b", arms=ARMS[:1])
+    spans = [LossSpan(arm, arm, "loss", "t", 256, (5, 6), (1.0, 2.0)) for arm in ("shipped", "yarn:1.5")]
+    theirs = [replace(spans[0], losses=(1.5, 2.5))]
+    (pair,) = pair_runs(one, other, trials=((), ()), losses=(spans, theirs)).losses
+    assert (pair.arm, pair.other, pair.pairs, pair.whole.mean) == ("shipped", "shipped", 2, 0.5)

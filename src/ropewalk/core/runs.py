@@ -30,10 +30,15 @@ def default_store_path() -> Path:
 
 
 def pair_runs(store: RunStore, run: str, other: str) -> RunPair:
-    """Two stored runs side by side, on the prompts that both were asked."""
+    """Two stored runs side by side, on the prompts that both were asked and the tokens that both read."""
     from ropewalk.measuring.run_pair import pair_runs as pair
 
-    return pair(store.load(run), store.load(other), trials=(store.trials(run), store.trials(other)))
+    return pair(
+        store.load(run),
+        store.load(other),
+        trials=(store.trials(run), store.trials(other)),
+        losses=(store.losses(run), store.losses(other)),
+    )
 
 
 def trials_csv(trials: Iterable[Trial]) -> str:

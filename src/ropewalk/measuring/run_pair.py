@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ropewalk.measuring.compare import paired_recall
+from ropewalk.measuring.loss.curves import paired_losses
+from ropewalk.measuring.loss.records import LossSpan, PairedLoss
 from ropewalk.measuring.records import Measurement, PairedRecall, RecallCell, Trial
 
 
@@ -36,7 +38,8 @@ class RunPair:
     """Two runs, what differs in how they were made, and their cells in the order of the arms.
 
     ``pairs`` are arms of one name on prompts that both runs asked, token for token: the first of each pair is
-    that of ``one``. So are engines compared, and quantisations, where the tokenizer is the same.
+    that of ``one``. So are engines compared, and quantisations, where the tokenizer is the same. ``losses``
+    are the same of the tokens that both runs read.
     """
 
     one: Measurement
@@ -44,15 +47,35 @@ class RunPair:
     differences: tuple[Difference, ...]
     cells: tuple[CellPair, ...]
     pairs: tuple[PairedRecall, ...] = ()
+    losses: tuple[PairedLoss, ...] = ()
     schema: str = "ropewalk.runpair/1"
 
 
 def pair_runs(
-    one: Measurement, other: Measurement, *, trials: tuple[Sequence[Trial], Sequence[Trial]]
+    one: Measurement,
+    other: Measurement,
+    *,
+    trials: tuple[Sequence[Trial], Sequence[Trial]],
+    losses: tuple[Sequence[LossSpan], Sequence[LossSpan]] = ((), ()),
 ) -> RunPair:
-    """Lay two runs side by side, each with its trials; arms are matched by name."""
-    pairs = tuple(_pairs(one, other, *trials))
-    return RunPair(one, other, tuple(_differences(one, other)), tuple(_cells(one, other)), pairs)
+    """Lay two runs side by side, each with its trials and losses; arms are matched by name."""
+    return RunPair(
+        one,
+        other,
+        tuple(_differences(one, other)),
+        tuple(_cells(one, other)),
+        tuple(_pairs(one, other, *trials)),
+        tuple(_losses(one, other, *losses)),
+    )
+
+
+def _losses(
+    one: Measurement, other: Measurement, first: Sequence[LossSpan], second: Sequence[LossSpan]
+) -> Iterator[PairedLoss]:
+    shared = {arm.arm for arm in other.arms}
+    for name in (arm.arm for arm in one.arms if arm.arm in shared):
+        ours, theirs = ([span for span in spans if span.arm == name] for spans in (first, second))
+        yield from paired_losses(ours, theirs, trained_len=one.trained_len)
 
 
 def _pairs(

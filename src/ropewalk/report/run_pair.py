@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from ropewalk.measuring.records import ArmResult, Measurement, PairedRecall
+from ropewalk.measuring.records import ArmResult, Measurement
 from ropewalk.measuring.run_pair import RunPair
 from ropewalk.report.figures import short_name, value_text
 from ropewalk.report.grid import heatmaps, lengths_of_speed
+from ropewalk.report.losses import loss_pairs_table
 from ropewalk.report.measurement import memory_table, pairs_table, reach_table, recall_grid, speed_table
-from ropewalk.report.page import Block, Page, Table, fields, parts, soft, table
+from ropewalk.report.page import Block, Page, fields, parts, soft, table
 
 _FINGERPRINT = len("sha256:") + 12
 
@@ -21,7 +22,7 @@ def runpair_page(pair: RunPair) -> Page:
     grids: list[Block] = []
     for heatmap in heatmaps(replace(pair.one, arms=arms)):
         grids += ["", recall_grid(heatmap)]
-    return Page((fields(_heading(pair)), *grids, "", fields(_rows(arms, pair.pairs))))
+    return Page((fields(_heading(pair)), *grids, "", fields(_rows(arms, pair))))
 
 
 def _side_by_side(one: Measurement, other: Measurement) -> Iterator[ArmResult]:
@@ -46,19 +47,26 @@ def _shown(value: object) -> str:
     return value_text(value)
 
 
-def _rows(arms: tuple[ArmResult, ...], pairs: Sequence[PairedRecall]) -> Iterator[tuple[str, Block]]:
+def _rows(arms: tuple[ArmResult, ...], pair: RunPair) -> Iterator[tuple[str, Block]]:
     yield "reaches", reach_table(arms)
     if any(arm.memory for arm in arms):
         yield "memory", memory_table(arms)
-    yield "pairs", _pairs(pairs, arms) if pairs else "no prompt was asked in both, token for token"
+    labels = _labels(arms)
+    if pair.pairs:
+        named = [replace(one, arm=labels[one.arm][0], other=labels[one.other][1]) for one in pair.pairs]
+        yield "pairs", pairs_table(named, {})
+    else:
+        yield "pairs", "no prompt was asked in both, token for token"
+    if pair.losses:
+        read = [replace(one, arm=labels[one.arm][0], other=labels[one.other][1]) for one in pair.losses]
+        yield "losses", loss_pairs_table(read, {})
     if lengths_of_speed(arms):
         yield "speed", speed_table(arms)
 
 
-def _pairs(pairs: Sequence[PairedRecall], arms: Sequence[ArmResult]) -> Table:
+def _labels(arms: Sequence[ArmResult]) -> dict[str, list[str]]:
     """Both arms of a pair have the name of one arm: their labels have the run's number."""
     labels: dict[str, list[str]] = {}
     for arm in arms:
         labels.setdefault(arm.arm, []).append(arm.label)
-    named = [replace(pair, arm=labels[pair.arm][0], other=labels[pair.other][1]) for pair in pairs]
-    return pairs_table(named, {})
+    return labels
