@@ -19,6 +19,7 @@ RANK = {
     "errors": 0,
     "findings": 0,
     "jsonio": 0,
+    "limits": 0,
     "pages": 0,
     "units": 1,
     "validation": 2,

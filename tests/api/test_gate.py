@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 from tests.api.conftest import AUTHORIZED, TOKEN, Served, made_settings, served
 
-from ropewalk.api.gate import MAX_BODY_BYTES, host_name, needs_token
+from ropewalk.api.gate import host_name, needs_token
 from ropewalk.api.rates import BURST_SECONDS, MAX_CLIENTS, RateLimiter
 from ropewalk.api.settings import ApiSettings
 from ropewalk.errors import UsageError
+from ropewalk.limits import MAX_BODY_BYTES
 
 PLAN = {"checkpoint": "Qwen3-8B", "request": {"context_len": 4096, "engine": "vllm"}}
 

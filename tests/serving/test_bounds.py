@@ -45,7 +45,7 @@ def test_of_a_huge_log_the_end_is_read(tmp_path: Path, monkeypatch: pytest.Monke
         file.truncate(2**31)  # sparse
         file.seek(0, 2)
         file.write(b"\nERROR: out of memory\n" + b"x" * 100)
-    monkeypatch.setattr(engine_process, "MAX_READ_BYTES", 2**20)
+    monkeypatch.setattr(engine_process, "MAX_ENGINE_LOG_READ_BYTES", 2**20)
     tail = LogTail(log)
     assert tail.read_new()[-1] == "ERROR: out of memory"
     with log.open("ab") as file:
@@ -54,7 +54,7 @@ def test_of_a_huge_log_the_end_is_read(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_of_an_endless_line_the_beginning_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine_process, "MAX_LINE_BYTES", 10)
+    monkeypatch.setattr(engine_process, "MAX_ENGINE_LOG_LINE_BYTES", 10)
     log = tmp_path / "log"
     tail = LogTail(log)
     for part in (b"0123456789abc", b"def", b"ghi\nshort\n"):

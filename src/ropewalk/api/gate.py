@@ -16,9 +16,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from ropewalk.api.problems import RefusedError, problem_of, problem_response
 from ropewalk.api.rates import RateLimiter
 from ropewalk.api.settings import ApiSettings
-from ropewalk.units import MIB, format_bytes
+from ropewalk.limits import MAX_BODY_BYTES
+from ropewalk.units import format_bytes
 
-MAX_BODY_BYTES = MIB
 _READING = frozenset({"GET", "HEAD", "OPTIONS"})
 _CALCULATING = frozenset({"/v1/plan", "/v1/choose", "/v1/check"})  # asked by POST, start nothing
 _HEADERS = (

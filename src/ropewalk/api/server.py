@@ -13,8 +13,8 @@ from ropewalk.api.app import make_app
 from ropewalk.api.settings import ApiSettings
 from ropewalk.api.state import State
 from ropewalk.errors import UsageError
+from ropewalk.limits import MAX_CONNECTIONS
 
-MAX_CONNECTIONS = 512
 FINISH_SECONDS = 5  # for what is being answered when the service is to stop
 _BACKLOG = 256
 

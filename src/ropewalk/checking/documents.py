@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ropewalk.checking.shell import MAX_COMMAND
 from ropewalk.errors import UsageError
+from ropewalk.limits import MAX_COMMAND_CHARS
 
 _SUFFIXES = frozenset({".yaml", ".yml", ".json", ".sh", ".service", ".txt", ".container", ".bat", ".ps1"})
 _KEYS = re.compile(r"^[ \t]*\"?(?:services|models|spec)\"?[ \t]*:", re.MULTILINE)
@@ -33,7 +33,7 @@ def read_document(words: Sequence[str]) -> tuple[str, ...] | None:
         return None
     try:
         with path.open("rb") as stream:
-            text = stream.read(MAX_COMMAND + 1).decode("utf-8", "replace")
+            text = stream.read(MAX_COMMAND_CHARS + 1).decode("utf-8", "replace")
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}", where={"file": str(path)}) from error
     command = command_of(text, name=words[1] if len(words) == 2 else None)
@@ -45,7 +45,7 @@ def command_of(text: str, *, name: str | None = None) -> str | None:
 
     ``name`` chooses one of several. Raises :class:`UsageError` where the choice is open.
     """
-    if not _KEYS.search(text) or len(text) > MAX_COMMAND:
+    if not _KEYS.search(text) or len(text) > MAX_COMMAND_CHARS:
         return None
     commands: dict[str, str] = {}
     for document in _loaded(text):
@@ -136,7 +136,7 @@ def _filled(text: str, macros: Mapping[str, Any]) -> str:
         replaced = _MACRO.sub(lambda match: _text(macros.get(match[1]), match[0]), text)
         if replaced == text:
             break
-        if len(replaced) > MAX_COMMAND:
+        if len(replaced) > MAX_COMMAND_CHARS:
             raise UsageError("the macros make the command too long", where={"characters": len(replaced)})
         text = replaced
     return text

@@ -12,11 +12,9 @@ from typing import Literal, Protocol, cast
 from ropewalk.engines import REGISTRY, EngineName
 from ropewalk.errors import CheckpointError, UsageError
 from ropewalk.inspector.readers.store import open_regular
+from ropewalk.limits import MAX_LOG_BYTES, MAX_LOG_LINE_CHARS
 from ropewalk.serving.server_report import PrintedBuffer
-from ropewalk.units import MIB
 
-_MAX_BYTES = 64 * MIB  # what matters is at the start; the rest are requests
-_MAX_LINE = 1 << 16  # characters; vLLM's line of arguments is the longest
 # What collectors write before a line: compose's service, journald's or Kubernetes' time stamp, colours.
 _COLOUR = re.compile(r"\x1b\[[0-9;]{0,16}[A-Za-z]")
 _COLLECTED = re.compile(
@@ -83,7 +81,7 @@ def open_log(path: Path) -> ForeignLog:
     """Read a log's first 64 MiB. Raises :class:`UsageError` for none, and for that of another program."""
     try:
         with open_regular(path) as stream:
-            data = stream.read(_MAX_BYTES)
+            data = stream.read(MAX_LOG_BYTES)
     except (CheckpointError, OSError) as error:
         reason = error.message if isinstance(error, CheckpointError) else f"{path} cannot be read: {error}"
         raise UsageError(reason, where={"file": str(path)}) from error
@@ -100,7 +98,7 @@ def open_log(path: Path) -> ForeignLog:
 
 def plain_lines(text: str) -> list[str]:
     """The lines as the engine printed them: clipped, without colours and what a collector put in front."""
-    clipped = (line[:_MAX_LINE] for line in text.splitlines())
+    clipped = (line[:MAX_LOG_LINE_CHARS] for line in text.splitlines())
     return [
         _COLLECTED.sub("", _COLOUR.sub("", line) if "\x1b" in line else line, count=1) for line in clipped
     ]

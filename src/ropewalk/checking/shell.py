@@ -11,9 +11,8 @@ import shlex
 from collections.abc import Iterator, Sequence
 
 from ropewalk.errors import UsageError
+from ropewalk.limits import MAX_COMMAND_CHARS, MAX_COMMAND_WORDS
 
-MAX_COMMAND = 1 << 18  # characters; ARG_MAX leaves one argument 128 KiB
-MAX_WORDS = 1 << 10
 _OPERATOR = re.compile(r"(?:\d?>>?&?\d?-?|&>>?|<<?<?|\|\|?|&&?|;;?)")
 _PLAIN = re.compile(r"[^\s'\"\\$`|&;<>{]+")
 _BLANK = re.compile(r"\s+")
@@ -48,7 +47,10 @@ def join(words: Sequence[str]) -> str:
 
 def bounded(words: int, characters: int) -> None:
     """Raises :class:`UsageError` for a command that no system would start."""
-    for name, count, most in (("words", words, MAX_WORDS), ("characters", characters, MAX_COMMAND)):
+    for name, count, most in (
+        ("words", words, MAX_COMMAND_WORDS),
+        ("characters", characters, MAX_COMMAND_CHARS),
+    ):
         if count > most:
             raise UsageError(
                 f"the command has {count:,} {name}, at most {most:,} are read",

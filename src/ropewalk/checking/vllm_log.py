@@ -18,6 +18,7 @@ from typing import Any
 
 from ropewalk.checking.flags import flag_set
 from ropewalk.checking.foreign_log import ForeignLog, Pool, last_match, typed_command
+from ropewalk.limits import MAX_LOG_LINE_CHARS
 from ropewalk.serving.engines.vllm import log as vllm_log
 from ropewalk.serving.server_report import PrintedBuffer
 from ropewalk.units import GIB
@@ -31,7 +32,6 @@ _KEPT = re.compile(
     r"vLLM API|[▀▄█]|LLM engine|args: \{|max model len|max_model_len|KV [cC]ache|GiB|GB and|_tokens=|vllm"
 )
 _ERROR_LINES = 20_000  # behind the first error
-_MAX_ARGUMENTS = 1 << 16
 _VERSION = re.compile(
     r"vLLM API server version (\d[\w.+]{0,40})|[▀▄█ ]version (\d[\w.+]{0,40})|LLM engine \(v([\w.+]{1,40})\)"
 )
@@ -144,7 +144,7 @@ def _without_level(line: str) -> str:
 def _arguments(lines: Sequence[str]) -> tuple[str, ...] | None:
     """The command that vLLM's own line of arguments comes to; secrets in it are left out."""
     text = last_match(_ARGUMENTS, lines)
-    if text is None or len(text) > _MAX_ARGUMENTS:
+    if text is None or len(text) > MAX_LOG_LINE_CHARS:
         return None
     try:
         given = ast.literal_eval(text)

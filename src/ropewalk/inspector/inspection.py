@@ -45,7 +45,7 @@ from ropewalk.inspector.derive.reconcile import (
     reconcile_observed,
     reconcile_vocabulary,
 )
-from ropewalk.inspector.derive.settings import MAX_LAYERS, Settings
+from ropewalk.inspector.derive.settings import Settings
 from ropewalk.inspector.derive.stated_towers import stated_towers
 from ropewalk.inspector.derive.storage import reconcile_storage
 from ropewalk.inspector.derive.tied import tied_embeddings
@@ -62,6 +62,7 @@ from ropewalk.inspector.records import (
     Kind,
     WeightBytes,
 )
+from ropewalk.limits import MAX_LAYERS
 
 
 def inspect_checkpoint(checkpoint: Checkpoint) -> Inspection:

@@ -12,6 +12,9 @@ from dataclasses import dataclass
 from itertools import compress
 from math import prod
 
+from ropewalk.errors import CheckpointError
+from ropewalk.limits import MAX_ALL_NAME_CHARS, MAX_NAME_CHARS, MAX_TENSORS
+
 Shape = tuple[int, ...]
 
 
@@ -57,6 +60,14 @@ class Columns:
         )
 
 
+def too_large(file: str, what: str, count: int, most: int) -> CheckpointError:
+    """The error for a checkpoint with more of something than is read."""
+    return CheckpointError(
+        f"{file}: {count:,} {what}; at most {most:,} are read",
+        code="too_large", where={"file": file, "count": count, "limit": most},
+    )  # fmt: skip
+
+
 class TensorTable:
     """All tensors of a checkpoint, in the order of files and headers.
 
@@ -66,6 +77,7 @@ class TensorTable:
     """
 
     __slots__ = (
+        "_name_chars",
         "_rows",
         "_shapes_seen",
         "dtypes",
@@ -86,6 +98,7 @@ class TensorTable:
         self.offsets: array[int] = array("Q")
         self.file_index: array[int] = array("L")
         self._shapes_seen: dict[Shape, Shape] = {}
+        self._name_chars = 0
         self._rows: dict[str, int] | None = None
 
     def add_file(self, name: str) -> int:
@@ -104,7 +117,19 @@ class TensorTable:
         self._rows = None
 
     def extend(self, columns: Columns, file: int) -> None:
-        """Add all rows of one file, validated by the caller as for :meth:`append`."""
+        """Add all rows of one file, validated by the caller.
+
+        Raises :class:`CheckpointError` ``too_large`` beyond the limits of a checkpoint.
+        """
+        lengths = list(map(len, columns.names))
+        self._name_chars += sum(lengths)
+        for what, count, most in (
+            ("tensors", len(self) + len(lengths), MAX_TENSORS),
+            ("characters in the name of a tensor", max(lengths, default=0), MAX_NAME_CHARS),
+            ("characters in the names of its tensors", self._name_chars, MAX_ALL_NAME_CHARS),
+        ):
+            if count > most:
+                raise too_large(self.files[file], what, count, most)
         self.names.extend(columns.names)
         self.dtypes.extend(columns.dtypes)
         self.shapes.extend(columns.shapes)

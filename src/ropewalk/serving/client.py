@@ -11,8 +11,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
 
 from ropewalk.errors import EngineError, EngineTimeoutError
+from ropewalk.limits import MAX_ANSWER_BYTES
 from ropewalk.serving.server_report import ServerLoad, ServerReport, read_metrics
-from ropewalk.units import MIB, format_bytes
+from ropewalk.units import format_bytes
 
 if TYPE_CHECKING:
     import httpx2
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 CONNECT_SECONDS = 5.0
 QUESTION_SECONDS = 60.0  # anything but a completion: tokenizing a megabyte takes seconds on a busy machine
 COMPLETION_SECONDS = 3600.0  # the prefill of a long prompt sends nothing until it is done
-MAX_ANSWER_BYTES = 128 * MIB  # the token ids of a prompt of a million tokens are 8
 
 Message = Mapping[str, str]  # role, content
 

@@ -148,8 +148,8 @@ def test_a_colon_cannot_hide_a_duplicate(tmp_path: Path) -> None:
     assert finding.where["shapes"] == [[1], [1]]
 
 
-def test_a_name_of_megabytes_is_not_quoted_whole(tmp_path: Path) -> None:
-    finding = only(opened(tmp_path, {"x" * 3_000_000: entry("U8", (2,), 0, 1)}, 1))
+def test_a_long_name_is_not_quoted_whole(tmp_path: Path) -> None:
+    finding = only(opened(tmp_path, {"x" * 4_000: entry("U8", (2,), 0, 1)}, 1))
     assert finding.code == "size_mismatch"
     assert len(finding.message) < 1000
 
@@ -240,7 +240,7 @@ def test_headers_that_are_no_json(raw: bytes, tmp_path: Path) -> None:
 
 
 def test_a_header_of_brackets_is_not_decoded(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match="more than any real one"):
+    with pytest.raises(CheckpointError, match="8,000,003 values; at most 4,000,000 are read"):
         opened(tmp_path, b'{"a":[' + b"[]," * 4_000_000 + b"[]]}", 0)
 
 

@@ -7,7 +7,6 @@ from typing import Any, cast
 
 from ropewalk.inspector.derive.class_defaults import SOURCE, class_defaults, text_type
 from ropewalk.inspector.derive.settings import (
-    MAX_LAYERS,
     PER_LAYER,
     Settings,
     invalid,
@@ -16,6 +15,7 @@ from ropewalk.inspector.derive.settings import (
     require_counts,
 )
 from ropewalk.inspector.records import Fact, Source
+from ropewalk.limits import MAX_LAYERS
 
 FILE = "config.json"
 

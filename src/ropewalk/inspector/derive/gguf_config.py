@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from ropewalk.errors import CheckpointError
-from ropewalk.inspector.derive.settings import MAX_LAYERS, PER_LAYER, Settings, require_count, require_counts
+from ropewalk.inspector.derive.settings import PER_LAYER, Settings, require_count, require_counts
 from ropewalk.inspector.records import Fact, SkippedArray
+from ropewalk.limits import MAX_LAYERS
 
 FILE = "GGUF metadata"
 

@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 from ropewalk.inspector.derive.families import family_of
-from ropewalk.inspector.derive.settings import MAX_LAYERS, Settings
+from ropewalk.inspector.derive.settings import Settings
+from ropewalk.limits import MAX_LAYERS
 
 LayerWord = Literal["full", "sliding", "chunked", "recurrent", "hybrid", "hybrid_sliding", "cross", "none"]
 Words = list[LayerWord]

@@ -30,6 +30,7 @@ _TOWERS: tuple[tuple[Tower, re.Pattern[str]], ...] = (
     ),
     ("encoder", re.compile(r"(?:^|\.)(?:encoder|enc)(?:\.|$)")),
 )
+_ANY_TOWER = re.compile("|".join(pattern.pattern for _, pattern in _TOWERS))
 _MTP = re.compile(r"(?:^|\.)mtp\w*(?:\.|$)")
 _MTP_BLOCK = re.compile(r"^(?:eh_proj|enorm|hnorm|nextn\.|shared_head\.|mtp\w*\.|embed_tokens\.)")
 _EMBEDDING = re.compile(
@@ -95,6 +96,8 @@ def place(names: Names, *, num_hidden_layers: int | None, mtp_layers: int | None
 
 def tower_of(name: str) -> Tower | None:
     """The tower that a name or prefix belongs to; None for the language model's own."""
+    if not _ANY_TOWER.search(name):
+        return None
     return next((tower for tower, pattern in _TOWERS if pattern.search(name)), None)
 
 

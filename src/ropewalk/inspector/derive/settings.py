@@ -8,11 +8,10 @@ from typing import Any, TypeVar
 
 from ropewalk.errors import CheckpointError
 from ropewalk.inspector.records import Fact, Format, Source
+from ropewalk.limits import MAX_LAYERS
 
 T = TypeVar("T")
 _KIND_NAMES: dict[type, str] = {bool: "true or false", str: "a text"}
-# More layers than any model has: a bound before anything is built per layer.
-MAX_LAYERS = 100_000
 # Fields that may be listed layer by layer.
 PER_LAYER = frozenset(
     {

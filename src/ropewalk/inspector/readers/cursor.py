@@ -11,12 +11,12 @@ from struct import Struct
 from typing import Self
 
 from ropewalk.errors import CheckpointError
+from ropewalk.limits import MAX_GGUF_STRING_BYTES
 
 Fetch = Callable[[int, int], bytes]
 """``fetch(offset, size)``: bytes of the file from ``offset``, fewer only at its end."""
 
 WINDOW_BYTES = 256 * 1024
-MAX_STRING_BYTES = 16 * 1024 * 1024  # a chat template has some KB
 _LENGTH_BYTES = 8
 
 
@@ -90,16 +90,16 @@ class Cursor:
         self._at += count
         return taken
 
-    def string(self, *, limit: int = MAX_STRING_BYTES) -> bytes:
-        """A string: its length in 64 bits, then its bytes."""
+    def string(self, *, limit: int = MAX_GGUF_STRING_BYTES, too_long: str = "gguf_malformed") -> bytes:
+        """A string: its length in 64 bits, then its bytes; ``too_long`` is the code beyond the limit."""
         length = self.u64()
         if length > limit:
-            raise self.malformed(f"a string of {length:,} bytes; the limit is {limit:,}")
+            raise self.malformed(f"a string of {length:,} bytes; the limit is {limit:,}", code=too_long)
         return self.take(length)
 
-    def text(self, what: str, *, limit: int) -> str:
+    def text(self, what: str, *, limit: int, too_long: str = "gguf_malformed") -> str:
         """A name: a string that has to be UTF-8, since everything else refers to it."""
-        raw = self.string(limit=limit)
+        raw = self.string(limit=limit, too_long=too_long)
         try:
             return raw.decode("utf-8")
         except UnicodeDecodeError as error:
@@ -143,11 +143,11 @@ class Cursor:
                 },
             )
 
-    def malformed(self, reason: str) -> CheckpointError:
+    def malformed(self, reason: str, *, code: str = "gguf_malformed") -> CheckpointError:
         """The error for a header that contradicts the format at this position."""
         return CheckpointError(
             f"{self.file}: {reason} (at offset {self.position:,})",
-            code="gguf_malformed",
+            code=code,
             where={"file": self.file, "offset": self.position, "reason": reason},
         )
 

@@ -21,13 +21,17 @@ from ropewalk.inspector.readers.weights import GGUF_MAGIC
 from ropewalk.inspector.records import SkippedArray
 from ropewalk.inspector.tensors import Columns
 from ropewalk.inspector.wording import clip
+from ropewalk.limits import (
+    MAX_GGUF_ARRAY_STRINGS,
+    MAX_GGUF_KEPT_NUMBERS,
+    MAX_GGUF_KEY_BYTES,
+    MAX_GGUF_KEYS,
+    MAX_GGUF_TENSORS,
+    MAX_GGUF_TEXT_BYTES,
+)
 
 DEFAULT_ALIGNMENT = 32  # GGUF_DEFAULT_ALIGNMENT
 KEPT_ARRAY_LEN = 4096  # numbers: head counts per layer, sliding patterns
-MAX_KEYS = 1 << 16  # a model has 30 to 60
-MAX_TENSORS = 1 << 17  # DeepSeek-V3 has 1,086
-MAX_STRINGS = 1 << 24  # in all arrays; a vocabulary of 262,208 with its merges has 800,000
-MAX_KEY_BYTES = (1 << 16) - 1
 _KEY_MIN_BYTES = 8 + 4 + 1
 _TENSOR_MIN_BYTES = 8 + 4 + 4 + 8
 
@@ -109,8 +113,8 @@ def parse_gguf(
     ``gguf_malformed``, ``header_length_exceeds_file``.
     """
     version = _version(cursor)
-    num_tensors = _count(cursor, "tensors", limit=MAX_TENSORS, item_bytes=_TENSOR_MIN_BYTES)
-    num_keys = _count(cursor, "keys", limit=MAX_KEYS, item_bytes=_KEY_MIN_BYTES)
+    num_tensors = _count(cursor, "tensors", limit=MAX_GGUF_TENSORS, item_bytes=_TENSOR_MIN_BYTES)
+    num_keys = _count(cursor, "keys", limit=MAX_GGUF_KEYS, item_bytes=_KEY_MIN_BYTES)
     section = _KeySection(cursor, keep_arrays, {} if known is None else known)
     section.read(num_keys)
     alignment, keys_end = _alignment(cursor, section), cursor.position
@@ -197,12 +201,14 @@ class _KeySection:
         self._cursor = cursor
         self._keep = keep_arrays
         self._known = known
-        self._strings_left = MAX_STRINGS
+        self._strings_left = MAX_GGUF_ARRAY_STRINGS
+        self._text_left = MAX_GGUF_TEXT_BYTES
+        self._numbers_left = MAX_GGUF_KEPT_NUMBERS
 
     def read(self, count: int) -> None:
         for _ in range(count):
             start = self._cursor.position
-            key = self._cursor.text("key", limit=MAX_KEY_BYTES)
+            key = self._cursor.text("key", limit=MAX_GGUF_KEY_BYTES)
             if not key:
                 raise self._cursor.malformed("an empty key, which llama.cpp refuses")
             kind = self._cursor.u32()
@@ -221,7 +227,7 @@ class _KeySection:
         if kind in _SCALARS:
             return self._numbers(kind, 1)[0]
         if kind == _STRING:
-            return self._cursor.string().decode("utf-8", errors="replace")
+            return self._string()
         if kind == _ARRAY:
             return self._array(key)
         raise self._cursor.malformed(f"the key {clip(key)} has the unknown value type {kind}")
@@ -235,7 +241,8 @@ class _KeySection:
             raise self._cursor.malformed(f"the array {clip(key)} has elements of the type {kind}")
         size = calcsize("<" + _SCALARS[kind][1])
         self._cursor.check(count * size)
-        if count <= KEPT_ARRAY_LEN or (key in self._keep and count <= MAX_STRINGS):
+        if count <= KEPT_ARRAY_LEN or (key in self._keep and count <= MAX_GGUF_ARRAY_STRINGS):
+            self._numbers_left = self._spend(self._numbers_left, count, "numbers", key, MAX_GGUF_KEPT_NUMBERS)
             return self._numbers(kind, count)
         self._cursor.skip(count * size)
         return SkippedArray(_SCALARS[kind][0], count)
@@ -244,16 +251,25 @@ class _KeySection:
         return list(self._cursor.unpack(Struct(f"{self._cursor.order}{count}{_SCALARS[kind][1]}")))
 
     def _strings(self, key: str, count: int) -> Any:
-        self._strings_left -= count
-        if self._strings_left < 0:
-            raise self._cursor.malformed(
-                f"more than {MAX_STRINGS:,} strings, with the {count:,} of {clip(key)}"
-            )
+        self._strings_left = self._spend(self._strings_left, count, "strings", key, MAX_GGUF_ARRAY_STRINGS)
         self._cursor.check(count * 8)
         if key not in self._keep:
             self._skip(key, count)
             return SkippedArray("string", count)
-        return [self._cursor.string().decode("utf-8", errors="replace") for _ in range(count)]
+        return [self._string() for _ in range(count)]
+
+    def _string(self) -> str:
+        raw = self._cursor.string()
+        self._text_left -= len(raw)
+        if self._text_left < 0:
+            raise self._cursor.malformed(f"more than {MAX_GGUF_TEXT_BYTES:,} bytes of text in its keys")
+        return raw.decode("utf-8", errors="replace")
+
+    def _spend(self, left: int, count: int, what: str, key: str, most: int) -> int:
+        """What is left of a limit of the whole file."""
+        if count > left:
+            raise self._cursor.malformed(f"more than {most:,} {what}, with the {count:,} of {clip(key)}")
+        return left - count
 
     def _skip(self, key: str, count: int) -> None:
         """Walk over the strings, or pass them at once where another file had the same."""

@@ -17,10 +17,10 @@ from ropewalk.inspector.readers.ggml_types import GGML_TYPES
 from ropewalk.inspector.readers.layout import Fault, gather
 from ropewalk.inspector.tensors import Columns, Shape
 from ropewalk.inspector.wording import clip
+from ropewalk.limits import MAX_NAME_CHARS
 
 MAX_DIMS = 4  # GGML_MAX_DIMS
 NAME_BYTES = 64  # GGML_MAX_NAME, with the closing NUL
-_NAME_LIMIT = 1 << 16
 _INT64_MAX = 2**63 - 1
 _LARGEST = 2**59  # elements or bytes: eight bytes for each, and all sums still fit in 64 bits
 
@@ -59,7 +59,7 @@ def read_tensors(cursor: Cursor, count: int, *, alignment: int) -> tuple[Columns
 
 
 def _row(cursor: Cursor) -> _Row:
-    name = cursor.text("tensor name", limit=_NAME_LIMIT)
+    name = cursor.text("tensor name", limit=MAX_NAME_CHARS, too_long="tensor_name_too_long")
     num_dims = cursor.u32()
     if num_dims > MAX_DIMS:
         raise cursor.malformed(f"{clip(name)} has {num_dims} dimensions; ggml knows {MAX_DIMS}")

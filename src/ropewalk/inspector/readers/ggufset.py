@@ -12,8 +12,9 @@ from ropewalk.inspector.readers.gguf import GgufFile, KnownArrays, ScalarPlace, 
 from ropewalk.inspector.readers.store import FolderStore, Store
 from ropewalk.inspector.readers.weights import part_names
 from ropewalk.inspector.records import Checkpoint, CheckpointFile
-from ropewalk.inspector.tensors import TensorTable
+from ropewalk.inspector.tensors import TensorTable, too_large
 from ropewalk.inspector.wording import MAX_NAMED, clip, some
+from ropewalk.limits import MAX_FILES
 
 
 def read_gguf_file(path: Path) -> GgufFile:
@@ -47,6 +48,8 @@ def read_gguf_set(
     given. A part that is missing or unreadable is a finding.
     """
     names = part_names(name)
+    if len(names) > MAX_FILES:
+        raise too_large(name, "parts", len(names), MAX_FILES)
     missing = [part for part in names if part != name and not store.has(part)]
     parts: list[GgufFile] = []
     findings: list[Finding] = []

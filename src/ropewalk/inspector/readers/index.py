@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from ropewalk.errors import CheckpointError
 from ropewalk.inspector.readers.jsonfile import parse_object
 from ropewalk.inspector.readers.store import is_plain
-from ropewalk.inspector.wording import clip
+from ropewalk.inspector.tensors import too_large
+from ropewalk.inspector.wording import MAX_NAMED, clip
+from ropewalk.limits import MAX_FILES, MAX_TENSORS
 
 _SUFFIX = ".safetensors.index.json"
 _USUAL = "model.safetensors.index.json"
@@ -43,8 +45,12 @@ def find_index(names: Sequence[str]) -> str | None:
 
 def parse_index(raw: bytes, *, file: str) -> Index:
     """Decode an index. Raises ``index_malformed``, ``unsafe_path`` or ``pickle_only``."""
+    if (pairs := raw.count(b":")) > MAX_TENSORS + MAX_NAMED:  # with the metadata's
+        raise too_large(file, "tensors", pairs, MAX_TENSORS)
     by_line = _read_lines(raw, file=file)
     shards, metadata = by_line if by_line is not None else _read_json(raw, file=file)
+    if len(shards) > MAX_FILES:
+        raise too_large(file, "shards", len(shards), MAX_FILES)
     for shard in shards:
         _check_name(shard, file=file)
     return Index(file, dict(sorted(shards.items())), _total(metadata))

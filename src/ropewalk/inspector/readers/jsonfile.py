@@ -7,18 +7,22 @@ Infinity]`` in Mamba-2 configs) and refused in a safetensors header, as the form
 from __future__ import annotations
 
 import json
+import re
+from dataclasses import dataclass
 from math import isinf
 from typing import Any
 
 from ropewalk.errors import CheckpointError
 from ropewalk.inspector.readers.lfs import refuse_lfs_pointer
-
-# The largest index seen so far is 20 MB (a 1 T model with packed experts); a config has some KB.
-MAX_JSON_BYTES = 64 * 1024 * 1024
-# Every list or object takes 56 bytes and more in memory and as little as two in the file, so a large
-# document may have one in 8 bytes at most. A tensor in a header has three in 46 and more.
-_DENSE_BYTES = 8 * 1024 * 1024
-_CONTAINER_BYTES = 8
+from ropewalk.limits import (
+    MAX_CONFIG_BYTES,
+    MAX_CONFIG_KEYS,
+    MAX_CONFIG_VALUES,
+    MAX_HEADER_BYTES,
+    MAX_JSON_BYTES,
+    MAX_JSON_KEYS,
+    MAX_JSON_VALUES,
+)
 
 
 def _refuse_constant(text: str) -> Any:
@@ -34,24 +38,65 @@ def _finite(text: str) -> float:
 
 _STRICT = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite)
 _TOLERANT = json.JSONDecoder()
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+
+
+@dataclass(slots=True)
+class JsonBudget:
+    """How much may still be decoded: bytes of text, values, keys of objects."""
+
+    bytes: int = MAX_HEADER_BYTES
+    values: int = MAX_JSON_VALUES
+    keys: int = MAX_JSON_KEYS
+
+    @classmethod
+    def of_configs(cls) -> JsonBudget:
+        """For all of a checkpoint's configuration files together, which are kept as they are."""
+        return cls(MAX_CONFIG_BYTES, MAX_CONFIG_VALUES, MAX_CONFIG_KEYS)
+
+    def spend(self, raw: bytes, *, file: str, code: str) -> None:
+        """Take a document off, before it is decoded: a value costs up to a hundred times its text in memory.
+
+        Raises :class:`CheckpointError` with the limit. Text inside of strings is counted along.
+        """
+        found = {
+            "bytes": len(raw),
+            "values": raw.count(b",") + raw.count(b"{") + raw.count(b"["),
+            "keys": raw.count(b":"),
+        }
+        for name, count in found.items():
+            left = getattr(self, name)
+            if count > left:
+                raise CheckpointError(
+                    f"{file} has {count:,} {name}; at most {left:,} are read",
+                    code=code, where={"file": file, name: count, "limit": left},
+                )  # fmt: skip
+            setattr(self, name, left - count)
 
 
 def parse_object(
-    raw: bytes, *, file: str, code: str = "config_not_json", what: str | None = None, strict: bool = False
+    raw: bytes,
+    *,
+    file: str,
+    code: str = "config_not_json",
+    what: str | None = None,
+    strict: bool = False,
+    budget: JsonBudget | None = None,
 ) -> dict[str, Any]:
     """Decode a JSON object: a configuration, an index, a header.
 
-    ``what`` describes it in messages, ``strict`` refuses ``NaN`` and ``Infinity``. Raises
-    :class:`CheckpointError` with ``code`` for text that is not UTF-8 or not JSON, no object, nested too
-    deeply, holding half a surrogate pair or a number of thousands of digits, or too dense.
+    ``what`` describes it in messages, ``strict`` refuses ``NaN`` and ``Infinity``; ``budget`` is shared with
+    other documents. Raises :class:`CheckpointError` with ``code`` for text that is not UTF-8 or not JSON, no
+    object, nested too deeply, holding half a surrogate pair or a number of thousands of digits, or above the
+    budget.
     """
     refuse_lfs_pointer(raw[:1024], file=file, file_bytes=len(raw))
-    if len(raw) > _DENSE_BYTES:
-        _refuse_dense(raw, file=file, code=code)
+    if budget is not None or len(raw) > MAX_JSON_KEYS:  # fewer bytes cannot hold more of anything
+        (budget or JsonBudget()).spend(raw, file=file, code=code)
     try:
         text = raw.decode("utf-8")
         value = (_STRICT if strict else _TOLERANT).decode(text)
-        if b"\\" in raw:
+        if _SURROGATE.search(raw):
             _refuse_lone_surrogates(value)
         if not isinstance(value, dict):
             raise ValueError(f"a {type(value).__name__} stands where an object should")
@@ -81,16 +126,6 @@ def repeated_keys(raw: bytes) -> list[tuple[str, list[Any]]]:
 
     json.loads(raw, object_pairs_hook=collect)
     return repeated
-
-
-def _refuse_dense(raw: bytes, *, file: str, code: str) -> None:
-    """Refuse a document whose lists and objects would take many times its own size in memory."""
-    containers = raw.count(b"{") + raw.count(b"[")
-    if containers > len(raw) // _CONTAINER_BYTES:
-        raise CheckpointError(
-            f"{file} has {containers:,} lists and objects in {len(raw):,} bytes, more than any real one",
-            code=code, where={"file": file, "containers": containers, "bytes": len(raw)},
-        )  # fmt: skip
 
 
 def check_size(size: int, *, file: str, code: str = "config_not_json") -> None:

@@ -14,7 +14,7 @@ from typing import Any
 from ropewalk.errors import CheckpointError, CheckpointMissingError, HubError
 from ropewalk.findings import Finding, Severity
 from ropewalk.inspector.readers.index import Index, find_index, parse_index
-from ropewalk.inspector.readers.jsonfile import parse_object, repeated_keys
+from ropewalk.inspector.readers.jsonfile import JsonBudget, parse_object, repeated_keys
 from ropewalk.inspector.readers.safetensors import HeaderReader
 from ropewalk.inspector.readers.store import Store
 from ropewalk.inspector.readers.weights import (
@@ -27,8 +27,9 @@ from ropewalk.inspector.readers.weights import (
     pickles,
 )
 from ropewalk.inspector.records import Checkpoint, CheckpointFile
-from ropewalk.inspector.tensors import Columns, TensorTable
+from ropewalk.inspector.tensors import Columns, TensorTable, too_large
 from ropewalk.inspector.wording import MAX_NAMED, clip, some
+from ropewalk.limits import MAX_FILES
 
 CONFIG = "config.json"
 RELATIVES = (
@@ -85,7 +86,7 @@ def read_config(store: Store, name: str, *, path: Path) -> Checkpoint:
     """Open a configuration alone: no tensors. The other JSON files beside it are its relatives."""
     reading = _Reading(store)
     raw = store.read(name)
-    reading.config = parse_object(raw, file=name)
+    reading.config = parse_object(raw, file=name, budget=reading.configs_budget)
     reading._note_repeated_keys(name, raw)
     reading.read_configs([other for other in store.names() if other not in (CONFIG, name)])
     return reading.checkpoint(path)
@@ -102,6 +103,7 @@ class _Reading:
         self.files: list[CheckpointFile] = []
         self.findings: list[Finding] = []
         self.headers = HeaderReader()
+        self.configs_budget = JsonBudget.of_configs()
 
     def checkpoint(self, path: Path | None) -> Checkpoint:
         return Checkpoint(
@@ -125,7 +127,7 @@ class _Reading:
         for name in present:
             try:
                 raw = self.store.read(name)
-                value = parse_object(raw, file=name)
+                value = parse_object(raw, file=name, budget=self.configs_budget)
             except HubError:
                 raise
             except CheckpointError as error:
@@ -199,6 +201,8 @@ class _Reading:
 
     def _headers(self, names: Sequence[str]) -> Iterable[tuple[str, Columns]]:
         """The columns of each readable file. Raises the first error where none of several can be read."""
+        if len(names) > MAX_FILES:
+            raise too_large(self.store.source, "files of weights", len(names), MAX_FILES)
         self.store.expect(names)
         first: CheckpointError | None = None
         for name in names:

@@ -21,9 +21,9 @@ from ropewalk.inspector.readers.jsonfile import parse_object, repeated_keys
 from ropewalk.inspector.readers.lfs import refuse_lfs_pointer
 from ropewalk.inspector.tensors import Columns, Shape
 from ropewalk.inspector.wording import MAX_NAMED, clip
+from ropewalk.limits import MAX_HEADER_BYTES
 
 LENGTH_BYTES = 8
-MAX_HEADER_BYTES = 100_000_000  # safetensors 0.8.0, tensor.rs, MAX_HEADER_SIZE
 HUB_HEADER_BYTES = 25_000_000  # huggingface_hub 2.4.0, constants.SAFETENSORS_MAX_HEADER_LENGTH
 SNIFF_BYTES = 1024  # enough for a whole Git LFS pointer
 _INT64_MAX = 2**63 - 1

@@ -8,15 +8,14 @@ from itertools import cycle
 from pathlib import Path
 
 from ropewalk.errors import UsageError
+from ropewalk.limits import MAX_HAYSTACK_BYTES
 from ropewalk.measuring.recall import words
 from ropewalk.measuring.recall.words import SeededRandom
-from ropewalk.units import MIB
 
 # The five sentences of RULER's noise haystack (NVIDIA/RULER, scripts/data/synthetic/niah.py, Apache-2.0).
 NOISE = (
     "The grass is green.", "The sky is blue.", "The sun is yellow.", "Here we go.", "There and back again.",
 )  # fmt: skip
-MAX_TEXT_BYTES = 64 * MIB
 MAX_SENTENCE_WORDS = 40  # longer ones are cut, so that needles come near to their depths
 
 
@@ -41,8 +40,8 @@ def _prose(dice: SeededRandom) -> Iterator[str]:
 def read_text(path: Path) -> str:
     """A text file of the user's own, of a bounded size. Raises :class:`UsageError`."""
     try:
-        if path.stat().st_size > MAX_TEXT_BYTES:
-            raise UsageError(f"{path} is larger than {MAX_TEXT_BYTES:,} bytes", where={"file": str(path)})
+        if path.stat().st_size > MAX_HAYSTACK_BYTES:
+            raise UsageError(f"{path} is larger than {MAX_HAYSTACK_BYTES:,} bytes", where={"file": str(path)})
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(

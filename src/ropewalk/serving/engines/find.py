@@ -17,9 +17,8 @@ from typing import Protocol, cast
 
 from ropewalk.engines import Engine, EngineBuild, EngineName, engine_of, served_engines
 from ropewalk.errors import EngineMissingError
-from ropewalk.units import MIB
+from ropewalk.limits import MAX_PRINTED_BYTES
 
-MAX_PRINTED_BYTES = MIB  # of a program that is asked what it is; vLLM's help has 0.2 MiB
 _ASK_SECONDS = 60.0  # importing vLLM's metadata on a cold disk, not a measurement
 Ask = Callable[[str], EngineBuild | None]
 

@@ -12,13 +12,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ropewalk.errors import EngineError, EngineFailedError
+from ropewalk.limits import MAX_ENGINE_LOG_LINE_BYTES, MAX_ENGINE_LOG_LINES, MAX_ENGINE_LOG_READ_BYTES
 from ropewalk.serving.process.processes import descendants, describe_exit_status, send
 from ropewalk.serving.process.supervisor import KILL_SECONDS
-from ropewalk.units import KIB, MIB
-
-MAX_READ_BYTES = 32 * MIB  # of a log at a time
-MAX_LINE_BYTES = 64 * KIB
-_MAX_LINES = 200_000  # a verbose day of serving; older lines than these tell nothing about the start
 
 
 class LogTail:
@@ -35,15 +31,15 @@ class LogTail:
         very long line its beginning."""
         with self.path.open("rb") as log:
             size = log.seek(0, os.SEEK_END)
-            if size - self._offset > MAX_READ_BYTES:
-                self._offset, self._rest = size - MAX_READ_BYTES, b""
+            if size - self._offset > MAX_ENGINE_LOG_READ_BYTES:
+                self._offset, self._rest = size - MAX_ENGINE_LOG_READ_BYTES, b""
             log.seek(self._offset)
-            added = log.read(MAX_READ_BYTES)
+            added = log.read(MAX_ENGINE_LOG_READ_BYTES)
         self._offset += len(added)
         *complete, rest = (self._rest + added).split(b"\n")
-        self._rest = rest[:MAX_LINE_BYTES]
-        new = [line[:MAX_LINE_BYTES].decode(errors="replace") for line in complete]
-        self.lines = (self.lines + new)[-_MAX_LINES:]
+        self._rest = rest[:MAX_ENGINE_LOG_LINE_BYTES]
+        new = [line[:MAX_ENGINE_LOG_LINE_BYTES].decode(errors="replace") for line in complete]
+        self.lines = (self.lines + new)[-MAX_ENGINE_LOG_LINES:]
         return new
 
     def last(self, count: int) -> str:
