@@ -35,7 +35,8 @@ MAX_GGUF_TEXT_BYTES = 64 * _MIB  # of all single strings
 MAX_GGUF_KEPT_NUMBERS = 1 << 20  # in the arrays that are kept: head counts per layer, sliding patterns
 
 # The Hub.
-MAX_HUB_SECONDS = 120.0  # for all answers that one checkpoint needs
+MAX_HUB_SECONDS = 300.0  # for all answers that one checkpoint needs
+MAX_HUB_BYTES = MAX_JSON_BYTES + MAX_CONFIG_BYTES  # of the small files that are read whole
 
 # Command lines and logs.
 MAX_COMMAND_CHARS = 1 << 18  # ARG_MAX leaves one argument 128 KiB
@@ -54,7 +55,6 @@ MAX_ANSWER_BYTES = 128 * _MIB  # the token ids of a prompt of a million tokens a
 # The service.
 MAX_BODY_BYTES = _MIB
 MAX_CONNECTIONS = 512
-MAX_CONNECTIONS_PER_CLIENT = 128
 MAX_HEADER_SECONDS = 10.0  # until a request's head is there
 MAX_HUB_READERS = 4  # requests that read from the Hub at once
 MAX_HUB_REQUEST_SECONDS = 60.0

@@ -239,3 +239,22 @@ def test_settings_that_cannot_be(tmp_path: Path) -> None:
         with pytest.raises(UsageError):
             made_settings(tmp_path, **changes).checked()
     assert TOKEN not in repr(ApiSettings(token=TOKEN, store=tmp_path))
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+        {"Origin": "https://evil.example"},
+        {"Origin": "null"},
+    ],
+)
+def test_pages_of_other_sites_make_nobody_read(service: Served, headers: dict[str, str]) -> None:
+    response = service.client.get("/v1/inspect", params={"checkpoint": "Qwen3-8B"}, headers=headers)
+    assert (response.status_code, response.json()["code"]) == (403, "cross_site")
+
+
+def test_its_own_page_may_ask(service: Served) -> None:
+    headers = {"Sec-Fetch-Site": "same-origin", "Origin": service.url}
+    assert service.client.get("/v1/runs", headers=headers).status_code == 200

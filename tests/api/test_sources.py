@@ -163,3 +163,23 @@ def test_the_oldest_is_forgotten_and_everything_after_a_while() -> None:
     get(str(KEPT - 1))
     assert made.count("x") == 3
     assert made.count(str(KEPT - 1)) == 1
+
+
+def test_readers_of_the_hub_are_few(models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What reads from the Hub must not take the threads of those who read local files."""
+    sources, refusals = Sources([models], hub=True), []
+
+    def reading(name: str, *args: object, **options: object) -> object:
+        try:
+            return sources.open("other/model")
+        except RefusedError as error:
+            refusals.append(error)
+            raise
+
+    monkeypatch.setattr("ropewalk.api.sources.open_hub", reading)
+    with pytest.raises(RefusedError, match="4 requests are reading from the Hub"):
+        sources.open("org/model")
+    assert (refusals[0].http_status, refusals[0].code) == (503, "hub_busy")
+    with pytest.raises(RefusedError):  # all of them have given their place back
+        sources.open("org/model")
+    assert len(refusals) == 8

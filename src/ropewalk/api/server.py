@@ -10,6 +10,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from ropewalk.api.app import make_app
+from ropewalk.api.connections import GuardedConnection
 from ropewalk.api.settings import ApiSettings
 from ropewalk.api.state import State
 from ropewalk.errors import UsageError
@@ -30,6 +31,7 @@ class Server(uvicorn.Server):
                 access_log=False,
                 proxy_headers=False,  # whoever writes such a header could be anybody
                 server_header=False,
+                http=GuardedConnection,
                 limit_concurrency=MAX_CONNECTIONS,
                 timeout_graceful_shutdown=FINISH_SECONDS,
             )

@@ -18,6 +18,7 @@ from ropewalk.inspector.inspection import inspect_checkpoint
 from ropewalk.inspector.readers.hubsource import open_hub, parse_hub_id
 from ropewalk.inspector.readers.store import unreadable
 from ropewalk.inspector.records import Checkpoint, Inspection
+from ropewalk.limits import MAX_HUB_READERS, MAX_HUB_REQUEST_SECONDS
 from ropewalk.planner.options import PlanOptions, ServerOptions
 
 KEPT = 32
@@ -33,6 +34,7 @@ class Sources:
     def __init__(self, folders: Sequence[Path], *, hub: bool) -> None:
         self._folders = tuple(os.path.realpath(folder) for folder in folders)
         self._hub = hub
+        self._hub_readers = threading.BoundedSemaphore(MAX_HUB_READERS)
         self._kept = InspectionCache()
 
     def open(self, name: str) -> Checkpoint:
@@ -42,7 +44,15 @@ class Sources:
             return open_checkpoint(path)
         hub_id = parse_hub_id(name)
         assert hub_id is not None  # noqa: S101
-        return open_hub(name, hub_id)
+        if not self._hub_readers.acquire(blocking=False):  # they must not take the threads of all others
+            raise RefusedError(
+                f"{MAX_HUB_READERS} requests are reading from the Hub; ask again",
+                status=503, code="hub_busy", headers={"Retry-After": "5"},
+            )  # fmt: skip
+        try:
+            return open_hub(name, hub_id, seconds=MAX_HUB_REQUEST_SECONDS)
+        finally:
+            self._hub_readers.release()
 
     def inspect(self, name: str) -> Inspection:
         """Inspect a checkpoint, or say again what was said of the very same files a moment ago."""

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -422,3 +423,18 @@ def test_single_file_repository(hub: Hub, folder: Path) -> None:
     write_tensors(folder / "onnx" / "model.safetensors", [("a", "U8", (1,))])
     checkpoint = open_checkpoint("org/model")
     assert (checkpoint.tensors.names, checkpoint.findings) == (["a"], ())
+
+
+def test_an_answer_that_drips_is_not_waited_for(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = count(step=100.0)
+    monkeypatch.setattr("ropewalk.inspector.readers.hub.monotonic", lambda: next(clock))
+    assert refused(HubError, "hub_limit").message.endswith("the Hub took more than 300 s")
+
+
+def test_configurations_have_a_limit_together(
+    hub: Hub, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ropewalk.inspector.readers.hub.MAX_HUB_BYTES", 2000)
+    for name in ("generation_config.json", "tokenizer_config.json"):
+        write_json(folder / name, {"x": "y" * 1500})
+    assert "more than 2,000 bytes of configuration files" in refused(HubError, "hub_limit").message

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Event
+from time import monotonic
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import quote
 
@@ -18,6 +19,7 @@ from ropewalk._version import __version__
 from ropewalk.errors import CheckpointError, CheckpointMissingError, HubError
 from ropewalk.inspector.readers.jsonfile import check_size, parse_object
 from ropewalk.inspector.readers.safetensors import SNIFF_BYTES
+from ropewalk.limits import MAX_HUB_BYTES, MAX_HUB_SECONDS
 
 if TYPE_CHECKING:
     from httpx2 import Response
@@ -62,10 +64,11 @@ class HubClient:
     """One repository on the Hub; its methods may be called from several threads.
 
     Raises :class:`CheckpointMissingError` where the repository, revision or
-    file does not exist, and :class:`HubError` where it is gated or private, or no answer comes.
+    file does not exist, and :class:`HubError` where it is gated or private, or no answer comes within
+    ``seconds`` for all that is asked.
     """
 
-    def __init__(self, repo: str) -> None:
+    def __init__(self, repo: str, *, seconds: float = MAX_HUB_SECONDS) -> None:
         import httpx2
         from huggingface_hub import constants, get_token
 
@@ -73,6 +76,8 @@ class HubClient:
         self.repo = repo
         self._has_token = token is not None
         self._stopped = Event()
+        self._seconds, self._until = seconds, monotonic() + seconds
+        self._bytes_left = MAX_HUB_BYTES
         self._endpoint = constants.ENDPOINT.rstrip("/")
         self._http = httpx2.Client(
             headers={"user-agent": f"ropewalk/{__version__}", "accept-encoding": "identity"}
@@ -131,6 +136,7 @@ class HubClient:
             for chunk in response.iter_bytes():
                 data += chunk
                 check_size(len(data), file=what)
+                self._spend(len(chunk), what)
             return bytes(data)
 
     def _part(self, url: str, file: str, start: int, stop: int, need: Need) -> Part:
@@ -142,11 +148,24 @@ class HubClient:
                 raise _NoAnswer(f"{file}: the Hub sent something else than the bytes asked for")
             data = bytearray()
             for chunk in response.iter_raw():
+                self._require_time(file)
                 data += chunk
                 ranged = response.status_code == 206
                 if len(data) >= (stop - first if ranged else need(bytes(data[:SNIFF_BYTES]), file_bytes)):
                     break
             return Part(bytes(data[start - first :]), file_bytes)
+
+    def _spend(self, count: int, what: str) -> None:
+        self._require_time(what)
+        self._bytes_left -= count  # threads may lose a chunk of this sum: the limit is not that sharp
+        if self._bytes_left < 0:
+            limit = f"more than {MAX_HUB_BYTES:,} bytes of configuration files"
+            raise self._error("hub_limit", f"{what}: {self.repo} has {limit}; no more is read")
+
+    def _require_time(self, what: str) -> None:
+        """An answer that never ends must not be waited for, though each of its bytes comes in time."""
+        if monotonic() > self._until:
+            raise self._error("hub_limit", f"{what}: the Hub took more than {self._seconds:g} s")
 
     @contextmanager
     def _answer(self, url: str, *, what: str, wanted: str | None = None) -> Iterator[Response]:
@@ -170,6 +189,7 @@ class HubClient:
                 self._wait(min(0.25 * 2**attempt if wait_s is None else wait_s, MAX_WAIT_S))
             if self._stopped.is_set():
                 break
+            self._require_time(what)
             try:
                 return call()
             except _NoAnswer as error:

@@ -18,6 +18,7 @@ from ropewalk.inspector.readers.hub import COMMIT, HubClient
 from ropewalk.inspector.readers.hubstore import HubStore, cache_folder, snapshot
 from ropewalk.inspector.readers.store import FolderStore, is_plain
 from ropewalk.inspector.records import Checkpoint
+from ropewalk.limits import MAX_HUB_SECONDS
 
 # What huggingface_hub 2.4.0 allows as a repository id, with the organisation.
 _ID = re.compile(r"(\w[\w.-]{0,95}/\w[\w.-]{0,95})(?:@([\w./-]+))?(?::([\w./-]+))?", re.ASCII)
@@ -75,9 +76,11 @@ def hub_id_of(source: str) -> HubId | None:
     return None if os.path.lexists(source) else parse_hub_id(source)
 
 
-def open_hub(source: str, hub_id: HubId, *, keep_arrays: Collection[str] = ()) -> Checkpoint:
-    """Read the headers of a repository on the Hub. Raises :class:`CheckpointError`."""
-    with open_repository(source, hub_id) as repository:
+def open_hub(
+    source: str, hub_id: HubId, *, keep_arrays: Collection[str] = (), seconds: float = MAX_HUB_SECONDS
+) -> Checkpoint:
+    """Read the headers of a repository on the Hub, within ``seconds``. Raises :class:`CheckpointError`."""
+    with open_repository(source, hub_id, seconds=seconds) as repository:
         return repository.read(hub_id.file, keep_arrays=keep_arrays)
 
 
@@ -104,7 +107,9 @@ class Repository:
 
 
 @contextmanager
-def open_repository(source: str, hub_id: HubId) -> Iterator[Repository]:
+def open_repository(
+    source: str, hub_id: HubId, *, seconds: float = MAX_HUB_SECONDS
+) -> Iterator[Repository]:
     """The files of a revision: on the Hub, or in the local cache where the Hub cannot be asked.
 
     Raises :class:`CheckpointError`.
@@ -114,7 +119,7 @@ def open_repository(source: str, hub_id: HubId) -> Iterator[Repository]:
     if constants.HF_HUB_OFFLINE:
         yield _cached(source, hub_id, error=None)
         return
-    client = HubClient(hub_id.repo)
+    client = HubClient(hub_id.repo, seconds=seconds)
     try:
         listing = client.listing(hub_id.revision)
     except HubError as error:
