@@ -288,19 +288,21 @@ def checkpoint(rng: Random) -> bytes:
     return json.dumps([config, tensors]).encode()
 
 
-def judge_checkpoint(raw: bytes) -> list[str]:
-    """The codes of the errors in what is derived, which must be fit for JSON."""
-    config, tensors = json.loads(raw)
+def opened(config: dict[str, Any], tensors: dict[str, tuple[str, list[int]]]) -> Checkpoint:
+    """A checkpoint of this config and these dtypes and shapes by name."""
     table = TensorTable()
     file, at = table.add_file("model.safetensors"), 0
     for name, (dtype, shape) in tensors.items():
         size = prod(shape) * BITS[dtype] // 8
         table.append(name, dtype, tuple(shape), size, file, at)
         at += size
+    return Checkpoint("f", None, "safetensors" if tensors else "config", (), table, config=config)
+
+
+def judge_checkpoint(raw: bytes) -> list[str]:
+    """The codes of the errors in what is derived, which must be fit for JSON."""
     try:
-        found = inspect_checkpoint(
-            Checkpoint("f", None, "safetensors" if tensors else "config", (), table, config=config)
-        )
+        found = inspect_checkpoint(opened(*json.loads(raw)))
         dumps(found)
         shape_of(found)
     except CheckpointError as error:

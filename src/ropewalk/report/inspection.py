@@ -236,9 +236,10 @@ def _embedding(inspection: Inspection) -> Iterator[str]:
 
 
 def _experts(inspection: Inspection) -> Iterator[str]:
-    yield plural(inspection.value("num_experts"), "expert")
+    number = inspection.value("num_experts")
+    yield plural(number, "expert") if isinstance(number, int) else f"{value_text(number)} experts"
     if per_token := inspection.value("num_experts_per_tok"):
-        yield f"{per_token} per token"
+        yield f"{value_text(per_token)} per token"
 
 
 def _block(block: LayerBlock) -> Block:
