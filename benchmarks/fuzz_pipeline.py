@@ -1,6 +1,6 @@
 """Odd checkpoints, commands and logs through all that is behind the readers: only our own errors may come.
 
-    python benchmarks/fuzz_pipeline.py [COUNT] [SEED]
+    python -m benchmarks.fuzz_pipeline [COUNT] [SEED]
 
 COUNT (default 100,000) inputs in all. Configurations of many families, damaged and with odd values, are
 inspected, planned for every engine, printed as pages at two widths, as JSON and as manifests; command lines
@@ -21,7 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, get_args
 
-from fuzz import chance, checkpoint, damaged_json, opened
+from benchmarks.fuzz import chance, checkpoint, damaged_json, opened
 
 from ropewalk import core
 from ropewalk.emit import Kind

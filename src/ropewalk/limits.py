@@ -59,4 +59,5 @@ MAX_HEADER_SECONDS = 10.0  # until a request's head is there
 MAX_HUB_READERS = 4  # requests that read from the Hub at once
 MAX_HUB_REQUEST_SECONDS = 60.0
 
+MAX_TRIALS = 10_000  # of a cell
 MAX_HAYSTACK_BYTES = 64 * _MIB

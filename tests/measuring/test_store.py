@@ -222,6 +222,20 @@ def test_a_torn_store_is_an_error_not_a_traceback(tmp_path: Path) -> None:
         store.trials(run().run_id)
 
 
+def test_a_damaged_run_does_not_hide_the_others(tmp_path: Path) -> None:
+    with RunStore(tmp_path / "runs.sqlite3") as store:
+        for name in ("a-1", "b-2", "c-3"):
+            store.create(run(name))
+        other = sqlite3.connect(tmp_path / "runs.sqlite3")
+        with other:
+            other.execute("UPDATE runs SET record = '{\"run_id\": 5}' WHERE run_id = 'a-1'")
+            other.execute("UPDATE runs SET owner = '[' WHERE run_id = 'b-2'")
+        other.close()
+        assert {one.run_id: one.status for one in store.runs()} == {
+            "a-1": "unreadable", "b-2": "unreadable", "c-3": "running",
+        }  # fmt: skip
+
+
 def test_a_row_that_is_no_record_is_damage(tmp_path: Path) -> None:
     with RunStore(tmp_path / "runs.sqlite3") as store:
         store.create(run())

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from tests.cli import records
 
-from ropewalk.report.markdown import measurement_markdown
+from ropewalk.report.markdown import markdown, measurement_markdown
+from ropewalk.report.page import Verbatim
 
 
 def test_the_verdict_and_the_recall_table() -> None:
@@ -22,3 +23,8 @@ def test_names_cannot_break_the_table() -> None:
     hostile = replace(run, arms=(replace(run.arms[0], label="a | b\n| c <i>"),))
     rows = [line for line in measurement_markdown(hostile).splitlines() if line.startswith("| tokens")]
     assert rows == [r"| tokens | a \| b \| c \<i\> (8,192) |"]
+
+
+def test_a_fence_is_longer_than_those_inside() -> None:
+    text = "serve 'a\n````\n<script>'"
+    assert "\n".join(markdown(Verbatim(text))) == f"`````\n{text}\n`````"

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from ropewalk import limits
 from ropewalk.errors import EngineError, EngineTimeoutError
 from ropewalk.serving import client as client_module
 from ropewalk.serving.client import HttpClient
@@ -22,7 +23,7 @@ from ropewalk.serving.process.engine_process import LogTail
 def test_a_program_that_prints_for_ever_is_read_to_a_mebibyte_and_ended() -> None:
     printed = find.run([sys.executable, "-c", "while True: print('version: 1 (abc)' * 100)"])
     assert printed is not None
-    assert len(printed) == find.MAX_PRINTED_BYTES == 2**20
+    assert len(printed) == limits.MAX_PRINTED_BYTES == 2**20
 
 
 def test_a_program_that_never_ends_is_ended_with_what_it_began(monkeypatch: pytest.MonkeyPatch) -> None:

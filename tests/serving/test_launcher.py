@@ -21,6 +21,7 @@ from ropewalk.engines import EngineBuild
 from ropewalk.errors import EngineError, EngineFailedError, EngineTimeoutError
 from ropewalk.planner.records import Launch, NodeLaunch
 from ropewalk.serving.launcher import start
+from ropewalk.serving.process import detached
 from ropewalk.serving.process.engine_process import LogTail
 from ropewalk.serving.process.processes import is_alive, wait_until
 
@@ -191,6 +192,31 @@ def test_settings_of_the_engine_in_the_environment_are_not_passed_on(
     with start(fake_spec(), log_path=tmp_path / "log"):
         pass
     assert "LLAMA_ARG" not in (tmp_path / "log").read_text()
+
+
+def test_an_engine_of_a_local_file_is_given_no_token_of_the_hub(
+    fake_spec: FakeSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_TOKEN", "secret")
+    seen = []
+    for model in (str(tmp_path), "org/name"):
+        with start(replace(fake_spec(), model=model), log_path=tmp_path / "log") as server:
+            seen.append(b"HF_TOKEN=secret" in Path(f"/proc/{server.pid}/environ").read_bytes())
+    assert seen == [False, True]
+
+
+def test_a_server_that_could_not_be_found_again_is_not_left(
+    fake_spec: FakeSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setattr(detached, "servers_dir", lambda: tmp_path / "file" / "servers")
+    with (
+        pytest.raises(EngineError, match="the server could not be found again") as caught,
+        start(fake_spec(), log_path=tmp_path / "log") as server,
+    ):
+        detached.leave_running(server)
+    assert caught.value.code == "state_unwritable"
+    assert not is_alive(server.pid)
 
 
 def test_a_server_that_dies_while_it_serves(fake_spec: FakeSpec, tmp_path: Path) -> None:

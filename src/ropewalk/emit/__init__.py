@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Literal, get_args
 
@@ -15,6 +16,8 @@ __all__ = ["KINDS", "Kind", "emit"]
 
 Kind = Literal["shell", "k8s", "slurm", "skypilot"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
+
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 _WRITERS: dict[Kind, Callable[[Server], str]] = {
     "shell": shell.script,
@@ -35,6 +38,10 @@ def emit(plan: Plan, kind: Kind, *, hub: HubId | None = None, accelerator: str |
             f"an accelerator is SkyPilot's name of a GPU; {kind} takes none", where={"kind": kind}
         )
     server = server_of(plan, hub=hub)
-    if kind == "skypilot":
-        return skypilot.task(server, accelerator=accelerator)
-    return _WRITERS[kind](server)
+    text = skypilot.task(server, accelerator=accelerator) if kind == "skypilot" else _WRITERS[kind](server)
+    if control := _CONTROL.search(text):
+        raise UsageError(
+            f"the plan names something with the control character {control[0]!r}; rename the file",
+            where={"character": control[0]},
+        )
+    return text

@@ -10,6 +10,7 @@ from typing_extensions import TypedDict
 
 from ropewalk.engines import EngineName
 from ropewalk.errors import UsageError
+from ropewalk.limits import MAX_TRIALS
 from ropewalk.measuring.cluster.settings import CampaignSettings
 from ropewalk.measuring.loss.layout import MOST_PER_STOP, TOKENS_PER_STOP
 from ropewalk.measuring.loss.records import Probe
@@ -70,7 +71,7 @@ class MeasureSettings:
             ("lengths", self.lengths is not None and not self.lengths),
             ("depths", not self.depths or any(not 0 <= depth <= 1 for depth in self.depths)),
             ("depths", len(set(self.depths)) < len(self.depths)),
-            ("trials", self.trials < 1),
+            ("trials", not 1 <= self.trials <= MAX_TRIALS),
             ("minutes", self.minutes is not None and self.minutes <= 0),
             ("probes", not self.probes or len(set(self.probes)) < len(self.probes)),
             ("texts", len(set(self.texts)) < len(self.texts)),

@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from ropewalk import jsonio
 from ropewalk.errors import RunMissingError, RunStoreError
@@ -85,10 +85,10 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class RunSummary:
-    """One row of the list of runs."""
+    """One row of the list of runs; of one whose record is damaged only the id and the trials are known."""
 
     run_id: str
-    status: RunStatus
+    status: RunStatus | Literal["unreadable"]
     created: str
     checkpoint: str
     target_len: int
@@ -268,10 +268,12 @@ class RunStore:
         """All runs, the newest first."""
         arms = _grouped(self._rows("SELECT run_id, arm FROM arms ORDER BY position"))
         counts: dict[str, int] = dict(self._rows("SELECT run_id, count(*) FROM trials GROUP BY run_id"))
-        listed = [
-            _summary(json.loads(record), owner, arms=arms, counts=counts)
-            for record, owner in self._rows("SELECT record, owner FROM runs")
-        ]
+        listed = []
+        for run_id, record, owner in self._rows("SELECT run_id, record, owner FROM runs"):
+            try:
+                listed.append(_summary(json.loads(record), owner, arms=arms, counts=counts))
+            except (ValueError, TypeError, KeyError):  # one damaged row must not hide the others
+                listed.append(RunSummary(str(run_id), "unreadable", "", "", 0, (), counts.get(run_id, 0)))
         return tuple(sorted(listed, key=lambda run: run.created, reverse=True))
 
     def _migrate(self) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from ropewalk.units import GIB, format_gib, format_mib
 
-_UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+_UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 
 

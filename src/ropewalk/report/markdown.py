@@ -27,7 +27,7 @@ def markdown(block: Block) -> Iterator[str]:
         case Table():
             yield from _table(block)
         case Verbatim():
-            yield f"```\n{block.text}\n```"
+            yield from _fenced(block.text)
         case Plot():
             pass
         case Fields():
@@ -38,6 +38,13 @@ def markdown(block: Block) -> Iterator[str]:
                 yield from (_cell(block.title), "")
             for each in block.blocks:
                 yield from markdown(each)
+
+
+def _fenced(text: str) -> Iterator[str]:
+    """A block of code that nothing in it can end: a path may hold line breaks and backticks."""
+    longest = max(map(len, re.findall(r"`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    yield f"{fence}\n{text}\n{fence}"
 
 
 def measurement_markdown(measurement: Measurement) -> str:

@@ -292,8 +292,13 @@ def _command(
     return arguments_of(members, grace_seconds=grace_seconds)
 
 
+_HUB_TOKENS = frozenset({"HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"})
+
+
 def _environment(launch: Launch, adapter: Adapter) -> Mapping[str, str]:
     kept = {name: value for name, value in os.environ.items() if not adapter.SCRUBBED_ENVIRONMENT.match(name)}
+    if os.path.exists(launch.model):  # nothing is to be fetched: the engine needs no token of the Hub
+        kept = {name: value for name, value in kept.items() if name not in _HUB_TOKENS}
     return {**kept, **launch.env}
 
 

@@ -13,7 +13,10 @@ MARKS: dict[Severity, tuple[str, str]] = {
     "warning": ("!", "bold $warning"),
     "info": ("i", "$primary"),
 }
-_CONTROL = dict.fromkeys((*range(32), *range(127, 160)), "·")
+# Also what turns the direction of the text that follows, which no name of a tensor needs.
+_CONTROL = dict.fromkeys(
+    (*range(32), *range(127, 160), 0x61C, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A)), "·"
+)
 
 
 def clean(text: str) -> str:

@@ -107,9 +107,7 @@ class Repository:
 
 
 @contextmanager
-def open_repository(
-    source: str, hub_id: HubId, *, seconds: float = MAX_HUB_SECONDS
-) -> Iterator[Repository]:
+def open_repository(source: str, hub_id: HubId, *, seconds: float = MAX_HUB_SECONDS) -> Iterator[Repository]:
     """The files of a revision: on the Hub, or in the local cache where the Hub cannot be asked.
 
     Raises :class:`CheckpointError`.

@@ -45,7 +45,7 @@ _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 class JsonBudget:
     """How much may still be decoded: bytes of text, values, keys of objects."""
 
-    bytes: int = MAX_HEADER_BYTES
+    size: int = MAX_HEADER_BYTES
     values: int = MAX_JSON_VALUES
     keys: int = MAX_JSON_KEYS
 
@@ -59,16 +59,12 @@ class JsonBudget:
 
         Raises :class:`CheckpointError` with the limit. Text inside of strings is counted along.
         """
-        found = {
-            "bytes": len(raw),
-            "values": raw.count(b",") + raw.count(b"{") + raw.count(b"["),
-            "keys": raw.count(b":"),
-        }
-        for name, count in found.items():
+        values = raw.count(b",") + raw.count(b"{") + raw.count(b"[")
+        for name, count in (("size", len(raw)), ("values", values), ("keys", raw.count(b":"))):
             left = getattr(self, name)
             if count > left:
                 raise CheckpointError(
-                    f"{file} has {count:,} {name}; at most {left:,} are read",
+                    f"{file} has {count:,} {'bytes' if name == 'size' else name}; at most {left:,} are read",
                     code=code, where={"file": file, name: count, "limit": left},
                 )  # fmt: skip
             setattr(self, name, left - count)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ropewalk import jsonio
-from ropewalk.errors import EngineTimeoutError, UsageError
+from ropewalk.errors import EngineError, EngineTimeoutError, UsageError
 from ropewalk.serving.process.processes import (
     descendants,
     is_alive,
@@ -87,7 +87,13 @@ def leave_running(server: RunningServer) -> DetachedServer:
         host=platform.node(),
         space=pid_space(),
     )
-    _write(record)
+    try:
+        _write(record)
+    except OSError as error:  # it is stopped by who started it
+        raise EngineError(
+            f"{servers_dir()} cannot be written ({error.strerror}): the server could not be found again",
+            code="state_unwritable", where={"file": str(servers_dir())},
+        ) from error  # fmt: skip
     server.detach_process()
     return record
 

@@ -33,6 +33,7 @@ _STATUS = {
     "running": ("▸", "$primary"),
     "interrupted": ("‖", "$warning"),
     "failed": ("✗", "$error"),
+    "unreadable": ("?", "$error"),
 }
 _COPIED_WIDTH = 100
 _KINDS = (
