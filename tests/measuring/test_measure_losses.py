@@ -81,6 +81,7 @@ def test_a_run_cut_off_between_two_stops_goes_on_there(bench: Bench) -> None:
 
     settings = MeasureSettings(lengths=(LONG,), probes=("loss",))
     cut = bench.measure(settings, arms=("yarn:1.5",), on_event=stop_after_ten)
+    assert cut.arms[0].losses[0].bins[0].tokens == 56
     assert (cut.status, len(bench.store.losses(cut.run_id))) == ("interrupted", 10)
     done = bench.measure(settings, resume=cut.run_id)
     assert (done.run_id, done.status) == (cut.run_id, "finished")

@@ -46,7 +46,7 @@ class ArmReady:
 
 @dataclass(frozen=True, slots=True)
 class GridChosen:
-    """Lengths and trials per cell are fixed from here on."""
+    """Lengths and trials per cell are fixed from here on; there are no depths where nothing is asked."""
 
     lengths: tuple[int, ...]
     depths: tuple[float, ...]

@@ -86,7 +86,8 @@ class Session:
 
     def tell_grid(self) -> None:
         """Report which lengths, depths and trials will be asked."""
-        self.emit(GridChosen(self.lengths, self.settings.depths, self.settings.trials))
+        depths = self.settings.depths if "recall" in self.settings.probes else ()
+        self.emit(GridChosen(self.lengths, depths, self.settings.trials))
 
     def save(self, result: ArmResult) -> None:
         """Store what was seen of an arm so far."""

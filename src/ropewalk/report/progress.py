@@ -116,6 +116,8 @@ class MeasureProgress:
 
 def _grid(event: events.GridChosen) -> str:
     lengths = ", ".join(format_tokens(length) for length in event.lengths)
+    if not event.depths:
+        return f"reading losses up to {format_tokens(event.lengths[-1])} tokens"
     depths, times = plural(len(event.depths), "depth"), plural(event.trials, "haystack")
     return f"asking at {lengths} tokens, {depths}, {times}"
 
