@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
+import time
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
@@ -23,6 +25,7 @@ from ropewalk.planner.records import (
 )
 from ropewalk.serving.engines import launch_of
 
+_BEGAN = time.monotonic()
 NOT_SCALED = RopeDecision(
     decision="none",
     type=None,
@@ -48,6 +51,18 @@ NO_MEMORY = Memory(
     per_device=(DeviceShare("cpu:0", 0, 0, 0, None, (0, 0)),),
 )
 NO_BUDGET = Fit(budget_bytes=None, fits=None, max_context_len=None, max_sequences=None, table=())
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """``--begin-within SECONDS``: what has not begun by then is left out, and said to be."""
+    parser.addoption("--begin-within", type=float, default=math.inf, metavar="SECONDS")
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """On a machine busy with other things the slow suite takes a multiple of its time; CI must end."""
+    seconds = item.config.getoption("--begin-within")
+    if time.monotonic() - _BEGAN > seconds:
+        pytest.skip(f"not begun within {seconds:g} s: this machine is slow or busy")
 
 
 @pytest.fixture(scope="session")
