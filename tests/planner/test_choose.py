@@ -25,6 +25,7 @@ from ropewalk.planner.machine import Machine
 from ropewalk.planner.options import option_words
 from ropewalk.planner.plan import make_plan
 from ropewalk.planner.records import PlanRequest
+from ropewalk.serving.engines import adapter_of
 from ropewalk.serving.host.devices import Device
 from ropewalk.serving.host.probe import Host
 from ropewalk.units import GIB, MIB
@@ -188,6 +189,14 @@ def test_the_first_command_of_all_replicas_is_judged_ok(replicas: Path) -> None:
     judged = core.check(found.command, memory_bytes=24 * GIB, device="gpu")
     assert (judged.ok, [one.code for one in judged.findings if one.severity == "error"]) == (True, [])
     assert len({option.checkpoint for option in found.options}) > 25
+
+
+def test_a_file_of_the_hub_is_fetched_by_the_engine() -> None:
+    argv = ("-m", "org/Model-GGUF:Model-Q4_K_M.gguf", "-a", "Model", "-c", "4096")
+    command = adapter_of("llama-server").command_of(argv, {})
+    assert command.startswith("llama-server --hf-repo org/Model-GGUF --hf-file Model-Q4_K_M.gguf -a Model")
+    for local in ("/models/model.gguf", "models/model.gguf", "model.gguf"):
+        assert f"-m {local}" in adapter_of("llama-server").command_of(("-m", local), {})
 
 
 def test_the_options_of_the_command_here_are_those_of_serve() -> None:

@@ -15,6 +15,7 @@ from pathlib import Path, PurePath
 from ropewalk.engines import EngineBuild
 from ropewalk.errors import UsageError
 from ropewalk.findings import Finding
+from ropewalk.inspector.readers.hubsource import hub_id_of
 from ropewalk.inspector.records import Inspection
 from ropewalk.planner.caches import CacheType, find_cache_type
 from ropewalk.planner.engines.llama_memory import CACHE_TYPES
@@ -144,7 +145,17 @@ def start_argv(launch: Launch) -> Iterator[tuple[str, ...]]:
 
 def command_of(argv: Sequence[str], env: Mapping[str, str]) -> str:
     """The command line for a person's shell, in llama-server's own spelling whatever the build."""
-    return shlex.join(("llama-server", *argv))
+    return shlex.join(("llama-server", *_fetched(argv)))
+
+
+def _fetched(argv: Sequence[str]) -> tuple[str, ...]:
+    """The arguments with a model of the Hub as llama-server fetches it itself; the embedded engine cannot."""
+    at = argv.index("-m")
+    hub = hub_id_of(argv[at + 1])
+    if hub is None or hub.repo.endswith(".gguf"):
+        return tuple(argv)
+    file = ("--hf-file", hub.file) if hub.file else ()
+    return (*argv[:at], "--hf-repo", hub.repo, *file, *argv[at + 2 :])
 
 
 def served_name(argv: Sequence[str]) -> str:
