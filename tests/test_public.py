@@ -10,7 +10,7 @@ import sys
 from dataclasses import replace
 from inspect import signature
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from tests.cli import records
@@ -164,3 +164,21 @@ def test_nothing_in_a_page_is_markup() -> None:
     inspection = records.lying()
     summary = replace(inspection.checkpoint, source=evil)
     assert "<script" not in record_html(replace(inspection, checkpoint=summary))
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("plan", {"context_len": 4096, "store": 3}),
+        ("plan", {"context_len": 4096, "host": 3}),
+        ("plan", {"context_len": 4096, "node_addresses": 3}),
+        ("measure", {"context_len": 4096, "store": 3}),
+        ("attend", {"tokens": 3}),
+    ],
+)
+def test_what_is_no_option_of_a_page_is_looked_at_too(name: str, options: dict[str, Any]) -> None:
+    with pytest.raises(ropewalk.UsageError) as raised:
+        getattr(ropewalk, name)("model", **options)
+    assert raised.value.where["value"] == 3
+    with pytest.raises(ropewalk.UsageError, match="machine must be"):
+        ropewalk.check("vllm serve m", machine=cast("Any", 3))

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, fields
 from functools import cache
 from types import NoneType, UnionType
@@ -49,6 +49,11 @@ def require_known(given: Iterable[str], known: Iterable[str]) -> None:
     for name in given:
         if name not in known:
             raise UsageError(f"there is no option {name!r}{nearest(name, known)}", where={"field": name})
+
+
+def tuple_of(value: object) -> object:
+    """A sequence as the tuple that its type is asked of; anything else as it is, to be refused."""
+    return tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else value
 
 
 def require_type(name: str, value: object, kind: Any) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ropewalk.core.arguments import Source, public, source_of
 from ropewalk.core.reading import inspection_of
 from ropewalk.errors import EngineMissingError, UsageError
-from ropewalk.validation import require_type
+from ropewalk.validation import require_type, tuple_of
 
 if TYPE_CHECKING:
     from ropewalk.inspector.records import Inspection
@@ -35,7 +35,7 @@ def attend(
     is not covered, and (``does_not_fit``) a prompt whose squares would not fit.
     """
     for name, value, kind in (
-        ("prompt", prompt, str | None), ("tokens", tuple(tokens), tuple[int, ...]), ("layer", layer, int),
+        ("prompt", prompt, str | None), ("tokens", tuple_of(tokens), tuple[int, ...]), ("layer", layer, int),
         ("head", head, int), ("logits", logits, bool), ("memory_bytes", memory_bytes, int | None),
     ):  # fmt: skip
         require_type(name, value, kind)

@@ -46,11 +46,13 @@ def check(
     """
     from ropewalk.checking import check_command, read_document
     from ropewalk.checking.target import target_machine
+    from ropewalk.planner.machine import Machine
 
     require_type("engine_version", engine_version, str | None)
     require_type("gpu", gpu, str | None)
     require_type("memory_bytes", memory_bytes, int | None)
     require_type("device", device, str)
+    require_type("machine", machine, Machine | None)
     words = _words(command)
     if read is None:
         words = read_document(words) or words

@@ -64,6 +64,7 @@ def measure(
     """
     from ropewalk.measuring.store import RunStore
 
+    require_type("store", store, Path | None)
     run = _run_request(request, options)
     inspection = inspection_of(source)
     engine = run.engine or default_engine(inspection)

@@ -13,7 +13,7 @@ from ropewalk.core.reading import inspect, inspection_of
 from ropewalk.core.runs import default_store_path
 from ropewalk.engines import REFERENCE, engine_for
 from ropewalk.errors import UsageError
-from ropewalk.validation import checked, record_of, require_type
+from ropewalk.validation import checked, record_of, require_type, tuple_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -78,11 +78,14 @@ def plan(
     is none.
     """
     from ropewalk.measuring.calibrate import find_calibration
-    from ropewalk.serving.host.probe import plan_for_host
+    from ropewalk.serving.host.probe import Host, plan_for_host
     from ropewalk.serving.records import Topology
 
     require_type("engine_path", engine_path, str | None)
     require_type("confirm", confirm, bool)
+    require_type("store", store, Path | None)
+    require_type("node_addresses", tuple_of(node_addresses), tuple[str, ...])
+    require_type("host", host, Host | None)
     inspection, request = plan_request(source, request, options)
     here = host or probe_host(request.engine, path=engine_path)
     planned = plan_for_host(
