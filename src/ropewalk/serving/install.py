@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Protocol, cast
@@ -60,11 +62,33 @@ def install_engine(name: str, *, say: Say = lambda line: None) -> Path:
     """
     for installer in map(installer_of, served_engines()):
         if name in installer.NAMES:
-            return installer.install(say=say)
+            with _alone(say):
+                return installer.install(say=say)
     raise UsageError(
         f"{name!r} is no engine that can be installed; there are {', '.join(installable())}",
         where={"engine": name},
     )
+
+
+@contextmanager
+def _alone(say: Say) -> Iterator[None]:
+    """One installation at a time in the folder of engines: a second would remove what the first is making."""
+    folder = engines_dir()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = (folder / ".lock").open("w")
+    except OSError as error:
+        raise EngineError(
+            f"{folder} cannot be written: {error.strerror}",
+            code="engine_install_failed", where={"file": str(folder)},
+        ) from error  # fmt: skip
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say("waiting for another installation in the same folder")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def make_environment(home: Path, *, say: Say) -> Path:
