@@ -499,3 +499,13 @@ def test_a_transformer_that_blocks_share_is_stored_once_and_cached_in_each() -> 
         ("full", (0, 2, 3)), ("recurrent", (1,)),
     ]  # fmt: skip
     assert cache(inspection, 64).kv_bytes == 64 * 3 * 2 * 128 * 2
+
+
+def test_a_decoder_beside_its_encoder_is_the_language_model() -> None:
+    """Dia states both halves in blocks of their own (transformers 5.24, configuration_dia.py)."""
+    half = {"num_hidden_layers": 2, "hidden_size": 256, "num_attention_heads": 4, "vocab_size": 1000}
+    found = inspect(
+        {"model_type": "dia", "encoder_config": half, "decoder_config": {**half, "num_hidden_layers": 6}}
+    )
+    assert found.value("num_hidden_layers") == 6
+    assert found.value("text_config_key") == "decoder_config"

@@ -14,6 +14,7 @@ from tests.types.library import TOKENS, build, generating_types
 
 from ropewalk.errors import RopewalkError
 from ropewalk.inspector.checkpoint import open_checkpoint
+from ropewalk.inspector.derive.configs import ALIASES
 from ropewalk.inspector.inspection import inspect_checkpoint
 from ropewalk.planner.caches import CacheType
 from ropewalk.planner.layers_cache import logical_cache
@@ -77,6 +78,29 @@ def test_weights_from_the_config_alone(model_type: str, tmp_path: Path) -> None:
         pytest.skip(str(error))
     weights = (shape.weights.total + shape.projector_bytes) / shape.dtype_bytes
     assert model_type in UNTOLD_TYPES or weights == pytest.approx(built.parameters, rel=0.03)
+
+
+# Old names that are not read, and why.
+NOT_READ = {
+    ("head_dim", "qk_rope_head_dim"): "glm4_moe_lite: the rotated part of a latent key",
+    ("intermediate_size", "moe_intermediate_size"): "every block has experts: their width has its own name",
+    ("model_max_length", "max_position_embeddings"): "read under its own name",
+    ("hidden_size", "text_hidden_size"): "a tower's",
+}
+
+
+@pytest.mark.parametrize("model_type", sorted(generating_types()))
+def test_old_names_of_keys_are_read(model_type: str) -> None:
+    """Each entry of ``attribute_map``; those to an encoder are left, as the decoder's own are read."""
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+    canonical = {alias: name for name, aliases in ALIASES.items() for alias in (*aliases, name)}
+    unread = {
+        (new, old)
+        for new, old in getattr(CONFIG_MAPPING[model_type], "attribute_map", {}).items()
+        if new in canonical and "encoder" not in old and old not in ALIASES[canonical[new]]
+    }
+    assert unread - NOT_READ.keys() == set()
 
 
 def test_new_types_are_listed() -> None:

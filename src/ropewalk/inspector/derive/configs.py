@@ -240,6 +240,8 @@ def _unknown_nesting(config: Mapping[str, Any]) -> list[str]:
         and _declared_keys(inner, "num_hidden_layers")
         and _declared_keys(inner, "vocab_size")
     ]
+    if set(found) == {"encoder_config", "decoder_config"}:
+        return ["decoder_config"]  # Dia
     return found if len(found) == 1 else []  # several are parts, of which none is the whole
 
 
