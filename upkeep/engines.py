@@ -25,7 +25,7 @@ if __name__ == "__main__":
     sys.path[0] = str(ROOT)  # instead of this folder
 
 from tests.inspector.made import QWEN3_8B  # noqa: E402
-from tests.serving.dry_run.models import FAMILIES  # noqa: E402
+from tests.serving.dry_run.models import FAMILIES, WITHOUT_GATE  # noqa: E402
 
 from ropewalk import core  # noqa: E402
 from ropewalk.checking.flags import flag_set  # noqa: E402
@@ -149,7 +149,7 @@ def _told(build: EngineBuild) -> bool:
 
 
 def _llama_rows(build: EngineBuild, folder: Path) -> Iterator[Row]:
-    models = {family: write(folder / f"{family}.gguf") for family, write in FAMILIES.items()}
+    models = {family: write(folder / f"{family}.gguf") for family, write in (FAMILIES | WITHOUT_GATE).items()}
     for name, model in {"SmolLM2": core.demo_model(say=print), **models}.items():
         for asked, options in LLAMA_GRID.items():
             plan = _plan(model, build, engine="llama-server", **options)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -17,6 +18,7 @@ _COMPUTE_BYTES = {"float64": 8, "float32": 4, "F64": 8, "F32": 4}
 # Activations that no class of transformers 5.24 puts behind a gate (Nemotron, Arcee, Apertus, nanochat).
 _UNGATED = ("relu2", "xielu")
 _PER_LAYER_GATES = frozenset({"inp_gate.weight", "per_layer_input_gate.weight"})
+_NORM = re.compile(r"norm(?:_\d)?\.weight$")
 _NO_WEIGHTS = WeightBytes(embedding=0, output_head=0, other=0, layers=(), experts=(), mtp=0, towers=0)
 
 
@@ -176,7 +178,7 @@ def _is_parallel(inspection: Inspection) -> bool:
     if inspection.block is None or not inspection.value("feed_forward"):
         return False
     hidden = (_count(inspection, "hidden_size"),)
-    norms = [t.name for t in inspection.block.tensors if t.shape == hidden and t.name.endswith("norm.weight")]
+    norms = [t.name for t in inspection.block.tensors if t.shape == hidden and _NORM.search(t.name)]
     return len(norms) == 1
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from tests.planner.ground_truth import rows
+from tests.serving.dry_run.models import WITHOUT_GATE
 
 from ropewalk.inspector.checkpoint import open_checkpoint
 from ropewalk.inspector.inspection import inspect_checkpoint
@@ -75,6 +76,25 @@ def test_caches_states_and_buffers(shared: Path, engines2: Path) -> None:
         assert buffer.high_bytes - buffer.low_bytes <= 0.1 * buffer.bytes, row["tag"]
         checked += 1
     assert checked == 25
+
+
+@pytest.mark.parametrize(
+    ("family", "inner", "printed"),
+    [
+        ("gpt2", 1024, 10.02), ("gpt2", 2048, 11.02), ("gpt2", 4096, 15.02),
+        ("phi2", 1024, 11.02), ("phi2", 2048, 11.02), ("phi2", 4096, 15.02),
+        ("falcon", 1024, 10.02), ("falcon", 2048, 12.02), ("falcon", 4096, 16.02),
+        ("falcon-40b", 1024, 9.02), ("falcon-40b", 2048, 11.02), ("falcon-40b", 4096, 15.02),
+    ],
+)  # fmt: skip
+def test_feed_forwards_without_a_gate(tmp_path: Path, family: str, inner: int, printed: float) -> None:
+    """MiB that b11549 reserves for made-up files at 2,048 tokens."""
+    path = WITHOUT_GATE[family](tmp_path / "model.gguf", inner)
+    f16 = CACHE_TYPES["f16"]
+    graph = graph_of(shape_of(inspect_checkpoint(open_checkpoint(str(path)))), f16, f16)
+    found = compute_buffer(graph, resolve_slots(2048, num_slots=1, unified=False), flash=True)
+    assert found.bytes / MIB == pytest.approx(printed, abs=0.006)
+    assert found.low == found.high
 
 
 def test_a_model_that_only_encodes_is_refused(engines2: Path) -> None:

@@ -141,4 +141,53 @@ def deepseek2(path: Path) -> Path:
     return model.writer.write(path)
 
 
+def _plain(model: _Model, name: str, shape: tuple[int, ...], *, bias: bool = True) -> None:
+    model.add({name: shape})
+    if bias:
+        model.writer.tensor(f"{name}.bias", "F32", (shape[0],))
+
+
+def _without_gate(
+    path: Path, arch: str, inner: int, *, biases: bool, norms: tuple[str, ...], kv: int
+) -> Path:
+    """Two matrices without a gate, one fused projection of 8 heads of 64."""
+    keys = _dims(512, 3, inner, 8, kv, 64) | {"attention__layer_norm_epsilon": 1e-5}
+    model = _Model(arch, **keys, rope__dimension_count=64)
+    model.add({"token_embd": (VOCAB, 512)})
+    _plain(model, "output_norm", (512,))
+    _plain(model, "output", (VOCAB, 512), bias=arch == "phi2")
+    if arch == "gpt2":
+        model.writer.tensor("position_embd.weight", "F32", (32768, 512))
+    for layer in range(3):
+        prefix = f"blk.{layer}"
+        for norm in norms:
+            _plain(model, f"{prefix}.{norm}", (512,))
+        _plain(model, f"{prefix}.attn_qkv", (512 + 128 * kv, 512), bias=biases)
+        _plain(model, f"{prefix}.attn_output", (512, 512), bias=biases)
+        _plain(model, f"{prefix}.ffn_up", (inner, 512), bias=biases)
+        _plain(model, f"{prefix}.ffn_down", (512, inner), bias=biases)
+    return model.writer.write(path)
+
+
+def gpt2(path: Path, inner: int = 2048) -> Path:
+    """Attention, then the feed-forward; biases everywhere."""
+    return _without_gate(path, "gpt2", inner, biases=True, norms=("attn_norm", "ffn_norm"), kv=8)
+
+
+def phi2(path: Path, inner: int = 2048) -> Path:
+    """Both parts beside each other, with biases."""
+    return _without_gate(path, "phi2", inner, biases=True, norms=("attn_norm",), kv=8)
+
+
+def falcon(path: Path, inner: int = 2048) -> Path:
+    """Both parts beside each other, without biases; one KV head."""
+    return _without_gate(path, "falcon", inner, biases=False, norms=("attn_norm",), kv=1)
+
+
+def falcon_40b(path: Path, inner: int = 2048) -> Path:
+    """The same with a norm for each part, and two KV heads."""
+    return _without_gate(path, "falcon", inner, biases=False, norms=("attn_norm", "attn_norm_2"), kv=2)
+
+
+WITHOUT_GATE = {"gpt2": gpt2, "phi2": phi2, "falcon": falcon, "falcon-40b": falcon_40b}
 FAMILIES = {"llama": llama, "gemma3": gemma3, "qwen3moe": qwen3moe, "mamba": mamba, "deepseek2": deepseek2}

@@ -56,13 +56,15 @@ class Span:
 class Graph:
     """What the buffer needs to know of a model and its cache types, worked out once.
 
-    ``block`` is the widest point of a block in numbers per token, ``attention`` that of attention alone,
+    ``block`` is the widest point of a block in numbers per token, ``mixer`` that of attention alone and
+    ``attention`` beside copies of its cache,
     ``rotation`` the bytes of the matrices that rotate quantised caches, ``kv_values`` the widest values.
     """
 
     shape: ModelShape
     key: CacheType
     block: Span
+    mixer: Span
     attention: Span
     rotation: int
     kv_values: int
@@ -72,10 +74,12 @@ def graph_of(shape: ModelShape, key: CacheType, value: CacheType) -> Graph:
     """The graph of a model with these cache types."""
     attending = [group for group in shape.layers if group.head_dim_k]
     attention = Span.widest([Span(0, 0), *(_attention(shape, group) for group in attending)])
+    mixer = _gated(shape, attention, copied=False)
     return Graph(
         shape=shape,
         key=key,
-        block=Span.widest([_feed_forward(shape), _gated(shape, attention, copied=False)]),
+        block=Span.widest([_feed_forward(shape), mixer]),
+        mixer=mixer,
         attention=_gated(shape, attention, copied=True),
         rotation=_rotation(attending, key, value),
         kv_values=max((_kv_values(group) for group in attending), default=0),
@@ -245,28 +249,43 @@ def _feed_forward(shape: ModelShape) -> Span:
 
 
 def _dense(shape: ModelShape) -> Span:
-    """Three inner widths with a gate, two without; a parallel block keeps one hidden row more with a gate.
+    """Three inner widths with a gate, one without (the activation is written over its input), and five hidden
+    rows; a parallel block keeps one more, but where a bias is added to the first product.
 
-    Without one: Falcon-7B and StarCoder2 two hidden rows, Phi-2, GPT-NeoX and GPT-2 one (b11549).
+    Exact for b11549: GPT-2, Phi-2, GPT-NeoX, Falcon, StarCoder2 and Nemotron at three widths each.
     """
     hidden, inner = shape.hidden_size, shape.intermediate_size
-    if not shape.gated:
-        return Span(2 * inner + hidden, 2 * inner + 2 * hidden)
-    width = 3 * inner + (6 if shape.parallel_block else 5) * hidden
-    return Span(width, width)
+    if shape.gated or not shape.parallel_block:
+        width = (3 if shape.gated else 1) * inner + (6 if shape.parallel_block else 5) * hidden
+        return Span(width, width)
+    low, high = (5, 5) if _adds_bias(shape) else (6, 6) if shape.block else (5, 6)
+    return Span(inner + low * hidden, inner + high * hidden)
+
+
+def _adds_bias(shape: ModelShape) -> bool:
+    """Whether the feed-forward adds a bias to its inner width."""
+    inner = (shape.intermediate_size,)
+    return any(
+        tensor.name.endswith(".bias") and tensor.shape == inner
+        for tensor in (shape.block.tensors if shape.block else ())
+    )
 
 
 def _attention(shape: ModelShape, group: LayerGroup) -> Span:
     """Numbers per token while attention runs.
 
-    Bounds of what b11549 reserves for 20 made-up shapes; only models with narrow feed-forwards reach them.
+    Bounds of what b11549 reserves for 20 made-up shapes; only models with narrow feed-forwards reach them. A
+    parallel block keeps the row that both parts read (Phi-2).
     """
     hidden = shape.hidden_size
     if group.kind == "latent":
         return _latent(shape, group)
     heads = _head_values(shape, group)
     low = min(5 * hidden + 2 * heads, 3 * hidden + 3 * heads)
-    return Span(low, max(low, 3 * hidden + 3 * heads + 2 * _kv_values(group)))
+    kept = hidden * shape.parallel_block
+    most = max(low, 3 * hidden + 3 * heads + 2 * _kv_values(group) + kept)
+    fused = not shape.gated and _has_tensor(shape, "attn_qkv")  # met exactly by GPT-2, GPT-NeoX and Phi-2
+    return Span(most if fused else low, most)
 
 
 def _gated(shape: ModelShape, attention: Span, *, copied: bool) -> Span:
