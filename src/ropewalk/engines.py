@@ -210,6 +210,7 @@ LLAMA_SERVER = Engine(
     starts=(
         ("llama-server",),
         ("llama", "server"),
+        ("llama", "serve"),
         ("python", "-m", "ropewalk.serving.engines.llama_cpp.embedded"),
     ),
     rope=replace(_LLAMA_CPP_ROPE, lifts_by_override=True),

@@ -111,6 +111,20 @@ def test_what_is_not_judged_says_so(text: str, told: str) -> None:
         ("C:\\llama\\llama-server.exe -m C:\\models\\x.gguf", "llama-server", ("-m", "C:\\models\\x.gguf")),
         ('vllm serve m --hf-overrides={"a":{"b":1}}', "vllm", ("m", '--hf-overrides={"a":{"b":1}}')),
         ("timeout 1h vllm serve m", "vllm", ("m",)),
+        ("tmux new-session -d -s llm 'llama-server -m x.gguf'", "llama-server", ("-m", "x.gguf")),
+        ("screen -dmS llm llama-server -m x.gguf", "llama-server", ("-m", "x.gguf")),
+        ("ssh -p 22 box 'llama-server -m x.gguf'", "llama-server", ("-m", "x.gguf")),
+        ("distrobox enter rocm -- llama-server -m x.gguf", "llama-server", ("-m", "x.gguf")),
+        ("docker exec -it llm llama-server -m x.gguf", "llama-server", ("-m", "x.gguf")),
+        ("apptainer exec --nv l.sif llama-server -m x.gguf", "llama-server", ("-m", "x.gguf")),
+        ('start "llm" /affinity FF /b llama-server.exe -m x.gguf', "llama-server", ("-m", "x.gguf")),
+        ("me@box:~/llama$ ./llama-server -m x.gguf", "llama-server", ("-m", "x.gguf")),
+        ("PS C:\\llm> .\\llama-server.exe -m x.gguf", "llama-server", ("-m", "x.gguf")),
+        ("while true; do llama-server -m x.gguf; done", "llama-server", ("-m", "x.gguf")),
+        ("llama serve -m x.gguf", "llama-server", ("-m", "x.gguf")),
+        ("N=4096\nllama-server -c $N -b ${B:-512}", "llama-server", ("-c", "4096", "-b", "512")),
+        ("llama-server -c $((32*1024)) -m '$N'", "llama-server", ("-c", "32768", "-m", "$N")),
+        ("set N=9\r\nllama-server.exe -c %N%", "llama-server", ("-c", "9")),
         ("python3 -m llama_cpp.server --model x", "llama-cpp-python", ("--model", "x")),
     ],
 )
@@ -124,6 +138,23 @@ def test_variables_of_a_unit_and_of_export_count() -> None:
     assert read_command([unit]).engine_env == {"LLAMA_ARG_CTX_SIZE": "8192"}
     exported = "export LLAMA_ARG_CTX_SIZE=4096; llama-server -m x.gguf"
     assert read_command([exported]).engine_env == {"LLAMA_ARG_CTX_SIZE": "4096"}
+
+
+def test_units_and_consoles_of_other_kinds() -> None:
+    quadlet = "[Container]\nImage=ghcr.io/ggml-org/llama.cpp:server-cuda\nExec=-m x.gguf\nEnvironment=A=1"
+    command = read_command([quadlet])
+    assert (command.arguments, command.container_env) == (("-m", "x.gguf"), {"A": "1"})
+    powershell = '$env:LLAMA_ARG_CTX_SIZE = "4096"\n& "C:\\llm\\llama-server.exe" `\n  -m x.gguf'
+    assert read_command([powershell]).engine_env == {"LLAMA_ARG_CTX_SIZE": "4096"}
+    unit = "[Service]\nExecStart=llama-server \\\n  -m x.gguf \\\n  # experts\n  --n-cpu-moe 9\n"
+    assert read_command([unit]).arguments == ("-m", "x.gguf", "--n-cpu-moe", "9")
+
+
+def test_an_entrypoint_is_what_the_image_starts() -> None:
+    image = "ghcr.io/ggml-org/llama.cpp:full-cuda-b9174"
+    command = read_command([f"docker run -e A=1 --entrypoint /app/llama-server {image} -m x.gguf"])
+    assert (command.arguments, command.engine_version) == (("-m", "x.gguf"), "b9174")
+    assert command.argv[-3:] == (image, "-m", "x.gguf")
 
 
 def test_the_line_stays_as_it_was_written() -> None:

@@ -54,6 +54,12 @@ def test_a_compose_file() -> None:
     assert command.engine_env == {"VLLM_ALLOW_LONG_MAX_MODEL_LEN": "1"}
 
 
+def test_variables_of_a_compose_file_take_their_defaults() -> None:
+    image = "ghcr.io/ggml-org/llama.cpp:server"
+    text = f"services: {{a: {{image: '{image}', command: '-m x.gguf -c ${{CTX:-4096}}'}}}}"
+    assert core.check([text]).parsed["--ctx-size"] == 4096
+
+
 def test_a_configuration_of_llama_swap() -> None:
     command = read_command([SWAP])
     assert command.prefix == ("/app/llama-server",)

@@ -6,16 +6,17 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
+from typing import cast
 
 from ropewalk.checking.command import Command
-from ropewalk.checking.containers import CONTAINER_PROGRAMS, read_container
+from ropewalk.checking.containers import CONTAINER_PROGRAMS, read_container, read_entrypoint
 from ropewalk.checking.documents import command_of
+from ropewalk.checking.script import command_text, expanded
 from ropewalk.checking.shell import Word, bounded, split
 from ropewalk.engines import REGISTRY, EngineName
 from ropewalk.errors import UsageError
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
-_UNIT_LINE = re.compile(r"\s*ExecStart(?:Pre|Post)?=[-@:+!]*")
 _CONTROL = frozenset({"|", "||", "&", "&&", ";", ";;"})
 # Programs that start another, with the options of theirs that take a value.
 _WRAPPERS: dict[str, frozenset[str]] = {
@@ -34,13 +35,23 @@ _WRAPPERS: dict[str, frozenset[str]] = {
     }),
     "stdbuf": frozenset({"-i", "-o", "-e"}),
     "systemd-run": frozenset({"-p", "--property", "-u", "--unit", "--slice", "-E", "--setenv"}),
-    "start": frozenset(),
+    "screen": frozenset({"-S", "-dmS", "-DmS", "-mdS", "-t", "-c", "-L"}),
+    "caffeinate": frozenset({"-t", "-w"}),
+    "prime-run": frozenset(),
+    "gamemoderun": frozenset(),
+    "unbuffer": frozenset(),
+    "do": frozenset(),
+    "then": frozenset(),
     "srun": frozenset({"-n", "-N", "-c", "-p", "-t", "-w", "-J"}),
 }  # fmt: skip
 _ONE_OPERAND = {"timeout": frozenset({"-s", "--signal", "-k", "--kill-after"}), "taskset": frozenset[str](),
                 "chrt": frozenset[str]()}  # fmt: skip
 # Programs that start another as a subcommand, with the options that take a value.
 _RUNNERS: dict[tuple[str, str], frozenset[str]] = {
+    ("tmux", "new"): frozenset({"-s", "-n", "-c", "-t", "-e", "-x", "-y"}),
+    ("tmux", "new-session"): frozenset({"-s", "-n", "-c", "-t", "-e", "-x", "-y"}),
+    ("tmux", "new-window"): frozenset({"-n", "-c", "-t", "-e"}),
+    ("toolbox", "run"): frozenset({"-c", "--container", "-d", "--distro", "-r", "--release"}),
     ("uv", "run"): frozenset({
         "--with", "-p", "--python", "--project", "--directory", "--env-file", "--extra", "--group", "--index",
         "--with-requirements", "--with-editable", "--package", "--index-url", "--extra-index-url",
@@ -53,6 +64,16 @@ _RUNNERS: dict[tuple[str, str], frozenset[str]] = {
     ("mamba", "run"): frozenset({"-n", "--name", "-p", "--prefix", "--cwd"}),
     ("micromamba", "run"): frozenset({"-n", "--name", "-p", "--prefix", "--cwd"}),
 }  # fmt: skip
+# The same with an operand before the command: a container, an image, a machine.
+_IN_PLACES: dict[tuple[str, ...], frozenset[str]] = {
+    ("docker", "exec"): frozenset({"-e", "--env", "-w", "--workdir", "-u", "--user", "--env-file"}),
+    ("podman", "exec"): frozenset({"-e", "--env", "-w", "--workdir", "-u", "--user", "--env-file"}),
+    ("apptainer", "exec"): frozenset({"-B", "--bind", "--env", "-H", "--home", "--pwd"}),
+    ("singularity", "exec"): frozenset({"-B", "--bind", "--env", "-H", "--home", "--pwd"}),
+    ("distrobox", "enter"): frozenset({"-a", "--additional-flags"}),
+    ("ssh",): frozenset({"-p", "-i", "-l", "-o", "-L", "-R", "-J", "-F", "-D", "-b", "-c", "-m", "-W"}),
+}
+_START = frozenset({"/affinity", "/d", "/node"})  # options of Windows' start with a value
 _UVX = frozenset({"--from", "--with", "-p", "--python", "--index", "--index-url", "--extra-index-url"})
 _SHELLS = frozenset({"sh", "bash", "zsh", "dash"})
 _MAX_DEPTH = 4
@@ -73,19 +94,7 @@ def read_command(argv: Sequence[str]) -> Command:
 def _read_text(text: str, depth: int) -> Command:
     if depth == _MAX_DEPTH:
         text = command_of(text) or text
-    line = next((line for line in text.splitlines() if line.lstrip().startswith("ExecStart=")), None)
-    if line is not None:
-        text = _unit_command(text)
-    return _read_words(split(text), depth)
-
-
-def _unit_command(text: str) -> str:
-    """``ExecStart=`` of a systemd unit, continued lines with it, behind what ``Environment=`` sets."""
-    joined = re.sub(r"\\\r?\n", " ", text)
-    settings = [line.strip() for line in joined.splitlines()]
-    env = [line.partition("=")[2] for line in settings if line.startswith("Environment=")]
-    start = next(line for line in settings if line.startswith("ExecStart="))
-    return " ".join([*env, _UNIT_LINE.sub("", start)])
+    return _read_words(split(command_text(text)), depth)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,16 +110,19 @@ class _Segment:
 def _read_words(words: Sequence[str], depth: int = _MAX_DEPTH) -> Command:
     segments = list(_segments(words))
     if not segments:
-        raise UsageError(f"there is no command to judge; supported: {_supported()}", where={"command": []})
+        raise _no_command()
     found: list[Command] = []
     first: UsageError | None = None
     exported: dict[str, str] = {}
+    values: dict[str, str] = {}  # of the shell's own variables too
     for segment in segments:
-        if segment.words[0] == "export":
-            exported |= dict(_assignments(segment.words[1:]))
+        typed = expanded(segment.words, values)
+        if typed[0] == "export" or all(map(_ASSIGNMENT.fullmatch, typed)):
+            values |= dict(_assignments(typed))
+            exported |= dict(_assignments(typed)) if typed[0] == "export" else {}
             continue
         try:
-            command = _simple(segment.words, depth)
+            command = _simple(typed, depth)
         except UsageError as error:
             first = error if first is None or error.code != "unsupported_command" else first
             continue
@@ -127,7 +139,7 @@ def _read_words(words: Sequence[str], depth: int = _MAX_DEPTH) -> Command:
     if found:
         programs = ", ".join(" ".join(command.prefix) for command in found)
         raise UsageError(f"{len(found)} servers are started ({programs}): give one of them", where={})
-    raise first or _unsupported(" ".join(words[:2]))
+    raise first or _no_command()
 
 
 def _segments(words: Sequence[str]) -> Iterator[_Segment]:
@@ -198,6 +210,12 @@ def _wrapper_end(words: Sequence[str], at: int) -> int:
     program = PurePosixPath(words[at]).name
     if program in _WRAPPERS:
         return _options_end(words, at + 1, _WRAPPERS[program])
+    if program == "start":
+        return _start_end(words, at + 1)
+    for place, options in _IN_PLACES.items():
+        if (program, *words[at + 1 : at + len(place)]) == place:
+            operand = _options_end(words, at + len(place), options)
+            return _options_end(words, operand + 1, frozenset())
     if program in _ONE_OPERAND:
         return _options_end(words, at + 1, _ONE_OPERAND[program]) + 1
     runner = _RUNNERS.get((program, words[at + 1])) if at + 1 < len(words) else None
@@ -214,12 +232,32 @@ def _options_end(words: Sequence[str], at: int, with_value: frozenset[str]) -> i
     return at
 
 
+def _start_end(words: Sequence[str], at: int) -> int:
+    """Behind a title in quotes and options of Windows' ``start``."""
+    if at < len(words) and isinstance(words[at], Word) and cast(Word, words[at]).raw.startswith('"'):
+        at += 1
+    while at < len(words) and words[at].startswith("/"):
+        at += 2 if words[at].lower() in _START else 1
+    return at
+
+
 def _started(wrappers: tuple[str, ...], words: list[str], env: dict[str, str], depth: int) -> Command:
     if not words:
-        raise UsageError(f"there is no command to judge; supported: {_supported()}", where={"command": []})
+        raise _no_command()
+    if wrappers and len(words) == 1 and depth and re.search(r"\s", words[0]):
+        command = _read_text(str(words[0]), depth - 1)
+        return replace(command, env={**env, **command.env})
     program = re.split(r"[/\\]", words[0])[-1].removesuffix(".exe")
     if program in CONTAINER_PROGRAMS:
-        return read_container(wrappers, words, env)
+        inner = read_entrypoint(words)
+        if inner is None:
+            return read_container(wrappers, words, env)
+        command = _started((), list(inner.words), {}, depth)
+        before = words[: len(words) - len(command.arguments)]
+        return replace(
+            command, prefix=(*wrappers, *before), env=env, container_env=inner.env,
+            engine_version=inner.version, on_cpu=inner.on_cpu,
+        )  # fmt: skip
     if program in _SHELLS and depth:
         return _shell(words, env, depth)
     start = _start(program, words)
@@ -241,6 +279,10 @@ def _start(program: str, words: Sequence[str]) -> tuple[EngineName, int] | None:
             if typed[: len(start)] == start:
                 return engine.name, len(start) + skipped
     return None
+
+
+def _no_command() -> UsageError:
+    return UsageError(f"there is no command to judge; supported: {_supported()}", where={"command": []})
 
 
 def _supported() -> str:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from ropewalk.checking.command import Command
 from ropewalk.checking.image import read_image, refused
+from ropewalk.errors import UsageError
 
 # docker run's options, https://docs.docker.com/reference/cli/docker/container/run/: those that people
 # start a model server with. Any other is refused, since whether it takes a value decides what follows.
@@ -44,6 +46,39 @@ def read_container(wrappers: tuple[str, ...], words: Sequence[str], env: dict[st
         engine_version=image.version,
         on_cpu=image.on_cpu,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Entrypoint:
+    """The words that an image is given to start, instead of what it starts itself."""
+
+    words: tuple[str, ...]
+    env: dict[str, str]
+    version: str | None
+    on_cpu: bool | None
+
+
+def read_entrypoint(words: Sequence[str]) -> Entrypoint | None:
+    """What ``--entrypoint`` names, with what stands behind the image; None without it. Raises as
+    :func:`read_container`."""
+    if list(words[1:2]) != ["run"] or not any(word.startswith("--entrypoint") for word in words):
+        return None
+    image_at, inner = _options(words)
+    entry = next(
+        (
+            word.partition("=")[2] or words[at + 1]
+            for at, word in enumerate(words[:image_at])
+            if word.partition("=")[0] == "--entrypoint" and at + 1 < len(words)
+        ),
+        "",
+    )
+    if not entry or image_at == len(words):
+        return None
+    try:
+        _, image = read_image(words[image_at], ("--server",))
+    except UsageError:
+        return Entrypoint((entry, *words[image_at + 1 :]), inner, None, None)
+    return Entrypoint((entry, *words[image_at + 1 :]), inner, image.version, image.on_cpu)
 
 
 def _options(words: Sequence[str]) -> tuple[int, dict[str, str]]:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ropewalk.checking.script import with_defaults
 from ropewalk.errors import UsageError
 from ropewalk.limits import MAX_COMMAND_CHARS
 
@@ -48,7 +49,7 @@ def command_of(text: str, *, name: str | None = None) -> str | None:
     if not _KEYS.search(text) or len(text) > MAX_COMMAND_CHARS:
         return None
     commands: dict[str, str] = {}
-    for document in _loaded(text):
+    for document in _loaded(with_defaults(text)):
         commands.update(_services(document))
         commands.update(_models(document))
         commands.update(_pods(document))

@@ -16,7 +16,7 @@ from ropewalk.limits import MAX_COMMAND_CHARS, MAX_COMMAND_WORDS
 _OPERATOR = re.compile(r"(?:\d?>>?&?\d?-?|&>>?|<<?<?|\|\|?|&&?|;;?)")
 _PLAIN = re.compile(r"[^\s'\"\\$`|&;<>{]+")
 _BLANK = re.compile(r"\s+")
-_WINDOWS_PATH = re.compile(r"\"?[A-Za-z]:|.*\.exe$", re.IGNORECASE)
+_WINDOWS_PATH = re.compile(r"\"?[A-Za-z]:|.*\.exe$|\.{1,2}(?:$|\\)", re.IGNORECASE)
 _JSON = json.JSONDecoder()
 
 
