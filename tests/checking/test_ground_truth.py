@@ -171,6 +171,30 @@ def test_a_context_that_fit_left_on_a_card(shared: Path, unpacked: Callable[[str
     assert 184_320 < result.resolved.kv_cells < 262_144
 
 
+@pytest.mark.parametrize(
+    ("words", "codes", "corrected"),
+    [
+        ("-c 131072 -np 1", {"layers_placed"}, None),
+        ("-c 131072 -np 1 -ngl 99", {"does_not_fit"}, "--n-cpu-moe"),
+        ("-np 1", {"context_may_shrink", "layers_placed"}, None),
+        ("-np 1 --fit off -c 4096", {"does_not_fit"}, "--n-cpu-moe"),
+    ],
+)
+def test_what_fit_places_on_a_small_card(
+    unpacked: Callable[[str], Path], words: str, codes: set[str], corrected: str | None
+) -> None:
+    """Qwen3.6-35B-A3B on 12 GB: experts go to the host unless the command places anything."""
+    result = core.check(
+        f"llama-server -m m.gguf --cache-ram 0 -ctxcp 0 {words}",
+        checkpoint=unpacked("replicas") / "ck" / "Qwen3.6-35B-A3B-Q4_K.gguf",
+        machine=Machine(kind="gpu", memory_bytes=11_900 * 1024**2),
+    )
+    assert codes <= {finding.code for finding in result.findings}
+    assert (result.ok is False) == ("does_not_fit" in codes)
+    assert result.corrected is not None
+    assert corrected is None or corrected in result.corrected.command
+
+
 def test_the_size_in_tokens_follows_the_version(shared: Path, tmp_path: Path) -> None:
     """Gemma-3-270m at 4,096 in 500 MB: before 0.21 blocks were divided among the groups."""
     config = shared / "corpus" / "configs_reconstructed" / "google--gemma-3-270m.full.json"

@@ -313,3 +313,34 @@ def test_a_pipe_is_no_log(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(UsageError):
         open_log(tmp_path / "pipe")
+
+
+TWO_CARDS = """\
+version: 9893 (d75936111)
+I common_memory_breakdown_print: | memory breakdown [MiB] | total    free     self   model   context   compute    unaccounted |
+I common_memory_breakdown_print: |   - CUDA0 (RTX 5090)   | 32111 = 31153 + (33975 = 16386 +   16832 +     756) +      -33017 |
+I common_memory_breakdown_print: |   - CUDA1 (RTX 3090)   | 24113 = 23153 + ( 3975 =  3000 +     600 +     375) +        -300 |
+I common_memory_breakdown_print: |   - Host               |                   1234 =   682 +       0 +     552                |
+"""
+
+
+def test_a_table_alone_names_devices_and_build(log: Path) -> None:
+    log.write_text(TWO_CARDS)
+    found = open_log(log)
+    assert (found.version, found.device, found.device_count) == ("b9893", "gpu", 2)
+    assert found.memory_bytes == 24113 * 1024**2
+
+
+def test_the_table_as_a_record(log: Path) -> None:
+    """llama.cpp b11434, ``--log-jsonl``."""
+    log.write_text(
+        '{"type":"fit_memory_breakdown","data":{"unit":"MiB","rows":[{"kind":"device","name":"CUDA0",'
+        '"total":24113,"model":11200,"context":1500,"compute":550},{"kind":"host","name":"Host","model":682}]}}\n'
+    )
+    sizes = {(buffer.device, buffer.name): buffer.bytes >> 20 for buffer in open_log(log).buffers}
+    assert sizes == {
+        ("CUDA0", "weights"): 11200,
+        ("CUDA0", "context"): 1500,
+        ("CUDA0", "compute_buffer"): 550,
+        ("Host", "weights"): 682,
+    }

@@ -39,7 +39,8 @@ class ForeignLog:
 
     ``context_len`` is tokens per sequence, ``cells`` the tokens that the KV cache holds in all,
     ``batched_tokens`` those of one step. ``device`` is where the cache is, ``memory_bytes`` the size of that
-    device. ``finds_pool``: the cache is as large as what was found free, which no plan knows. ``sums`` are
+    device, ``device_count`` how many of them hold a part. ``finds_pool``: the cache is as large as what was
+    found free, which no plan knows. ``sums`` are
     the planned terms that one printed name stands for, where it is more than that of its own name.
     """
 
@@ -56,6 +57,7 @@ class ForeignLog:
     error: str | None = None
     batched_tokens: int | None = None
     memory_bytes: int | None = None
+    device_count: int = 1
     sums: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 

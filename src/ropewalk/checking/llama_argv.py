@@ -12,6 +12,7 @@ from ropewalk.checking.diagnostics import Diagnostic, Repair, diagnostic, remove
 from ropewalk.checking.flags import Flag, FlagSet
 from ropewalk.checking.numbers import Prefix, stof, stoi
 from ropewalk.checking.parsed_option import ParsedOption
+from ropewalk.checking.script import is_unknown
 from ropewalk.checking.unknown_flags import nearest, unknown_flag
 from ropewalk.errors import UsageError
 from ropewalk.units import MIB, parse_size, parse_tokens
@@ -110,6 +111,8 @@ def _value(flag: Flag, item: ParsedOption) -> tuple[Any, Diagnostic | None]:
         return not item.negated, None
     if flag.kind == "pair":
         return list(item.values), None
+    if is_unknown(item.text) and (flag.choices or flag.kind in ("int", "float")):
+        return None, _unknown_value(item)
     if flag.choices and item.text not in flag.choices:
         return item.text, _bad_choice(flag, item)
     if flag.kind not in ("int", "float"):
@@ -119,6 +122,17 @@ def _value(flag: Flag, item: ParsedOption) -> tuple[Any, Diagnostic | None]:
     except ValueError as error:
         return item.text, _bad_number(item, str(error))
     return read.value, _unread(item, read) if read.rest.strip() else None
+
+
+def _unknown_value(item: ParsedOption) -> Diagnostic:
+    return diagnostic(
+        "variable_unknown",
+        "warning",
+        f"{item.text} is a variable of the shell without a value: {item.name} is judged as if not given",
+        fix=f"the value of {item.text} in its place",
+        flag=item.name,
+        value=item.text,
+    )
 
 
 def _unread(item: ParsedOption, read: Prefix) -> Diagnostic:

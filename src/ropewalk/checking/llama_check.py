@@ -11,14 +11,15 @@ from ropewalk.checking.analysis import Analysis
 from ropewalk.checking.command import Command
 from ropewalk.checking.diagnostics import Diagnostic, diagnostic, memory_unknown, set_flag
 from ropewalk.checking.flags import flag_set
+from ropewalk.checking.llama_fitting import fitted, placement_diagnostics, placement_repair
 from ropewalk.checking.llama_memory import (
     cache_type_diagnostics,
-    fitted,
     host_cache_bytes,
     host_cache_diagnostics,
     memory_diagnostics,
     memory_for,
     slow_cache,
+    split_diagnostics,
 )
 from ropewalk.checking.llama_rope import length_diagnostics
 from ropewalk.checking.llama_settings import LlamaServed, LlamaSettings, serve, settings_of
@@ -57,29 +58,37 @@ def analyze(
     settings = settings_of(parsed)
     served = serve(settings, inspection, version=version)
     on_gpu = _on_gpu(settings, command, machine)
-    found = fitted_ctx = None
+    found = fit = None
     if served and inspection:
         try:
-            if on_gpu:
-                fitted_ctx = fitted(settings, served, inspection, machine, version=version)
-            if fitted_ctx:
-                served = serve(replace(settings, ctx=fitted_ctx), inspection, version=version) or served
-            found = memory_for(settings, served, inspection, machine, on_gpu=on_gpu, version=version)
+            fit = fitted(settings, served, inspection, machine, on_gpu=on_gpu, version=version)
+            if fit and fit.context:
+                fixed = replace(settings, ctx=fit.context.tokens)
+                served = serve(fixed, inspection, version=version) or served
+            placed = replace(settings, request=fit.placed) if fit and fit.placed else settings
+            found = memory_for(placed, served, inspection, machine, on_gpu=on_gpu, version=version)
         except (CheckpointError, UsageError) as error:
             diagnostics.append(memory_unknown(error))
     memory = found.memory if found else None
     if inspection is not None:
         diagnostics += _encoder(parsed, inspection)
+    diagnostics += split_diagnostics(settings, inspection, on_gpu=on_gpu, version=version)
     diagnostics += _numbers(parsed)
     diagnostics += cache_type_diagnostics(settings, inspection, on_gpu=on_gpu, version=version)
     if served:
-        diagnostics += slot_diagnostics(settings, served, fitted_ctx=fitted_ctx)
+        left = fit.context if fit else None
+        diagnostics += slot_diagnostics(settings, served, fitted=left, version=version)
         if on_gpu is False:
             diagnostics += slow_cache(settings, served)
     if served and inspection:
         diagnostics += length_diagnostics(settings, served, inspection, version=version)
-    if served and found and not fitted_ctx:
-        diagnostics += memory_diagnostics(settings, served, found)
+    if fit:
+        diagnostics += placement_diagnostics(fit)
+    if served and found and not (fit and fit.holds):
+        placing = None
+        if inspection and on_gpu and found.fits is False:
+            placing = placement_repair(settings, served, inspection, machine, version=version)
+        diagnostics += memory_diagnostics(served, found, placing)
     diagnostics += host_cache_diagnostics(settings, memory)
     return Analysis(
         options=options,
@@ -87,7 +96,7 @@ def analyze(
         parsed=parsed,
         resolved=_resolved(settings, served, inspection, memory),
         diagnostics=tuple(diagnostics),
-        memory_judged=found is not None and (found.fits is not None or fitted_ctx is not None),
+        memory_judged=found is not None and (found.fits is not None or (fit is not None and fit.holds)),
     )
 
 

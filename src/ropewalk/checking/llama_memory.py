@@ -6,15 +6,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ropewalk.checking.diagnostics import NO_REPAIR, Diagnostic, diagnostic, set_flag
+from ropewalk.checking.diagnostics import NO_REPAIR, Diagnostic, Repair, diagnostic, set_flag
 from ropewalk.checking.llama_settings import LlamaServed, LlamaSettings
 from ropewalk.findings import Finding, Severity
 from ropewalk.inspector.records import Inspection
+from ropewalk.planner.engines import llama_builds as builds
 from ropewalk.planner.engines import llama_server
 from ropewalk.planner.engines.llama_attention import cpu_findings, kernel_findings, missing_kernel
-from ropewalk.planner.engines.llama_fit import fitted_context
 from ropewalk.planner.engines.llama_memory import CACHE_TYPES
 from ropewalk.planner.engines.llama_slots import Slots
+from ropewalk.planner.engines.llama_split import WITHOUT_TENSOR
 from ropewalk.planner.engines.rules import PlanningCase
 from ropewalk.planner.fit import largest
 from ropewalk.planner.machine import Machine
@@ -59,7 +60,7 @@ def memory_for(
 ) -> LlamaMemory:
     """All memory terms of the server, term by term as in a plan; on the CPU where nothing names a GPU."""
     slots = served.slots
-    request = _request(settings, slots, on_gpu=bool(on_gpu), version=version)
+    request = planned_request(settings, slots, machine, on_gpu=bool(on_gpu), version=version)
     memory_model = llama_server.memory_model(
         PlanningCase(shape_of(inspection, mtp=request.mtp), request, machine)
     )
@@ -77,7 +78,11 @@ def memory_for(
     return LlamaMemory(memory_of(estimate), low, high, budget, longest)
 
 
-def _request(settings: LlamaSettings, slots: Slots, *, on_gpu: bool, version: str | None) -> PlanRequest:
+def planned_request(
+    settings: LlamaSettings, slots: Slots, machine: Machine, *, on_gpu: bool, version: str | None
+) -> PlanRequest:
+    """What the command asks for, as a plan would; all cards of the machine where it names none."""
+    num_gpus = settings.request.gpus_per_node or (machine.count if machine.count > 1 else None)
     return replace(
         settings.request,
         context_len=max(
@@ -85,38 +90,13 @@ def _request(settings: LlamaSettings, slots: Slots, *, on_gpu: bool, version: st
         ),  # what is lost to rounding is less than the padding
         num_sequences=slots.num_slots,
         device="gpu" if on_gpu else "cpu",
+        gpus_per_node=num_gpus if on_gpu else None,
         batch=slots.n_batch,
         ubatch=slots.n_ubatch,
         kv_unified=slots.unified,
         swa_full=slots.swa_full,
         engine_version=version,
     )
-
-
-def fitted(
-    settings: LlamaSettings,
-    served: LlamaServed,
-    inspection: Inspection,
-    machine: Machine,
-    *,
-    version: str | None,
-) -> int | None:
-    """The ``-c`` that ``--fit`` comes to on a GPU where none is given; None where it changes nothing."""
-    if machine.memory_bytes is None or not settings.fit_effect.shrinks_context or settings.per_slot:
-        return None
-    request = replace(
-        _request(settings, served.slots, on_gpu=True, version=version), memory_bytes=machine.memory_bytes
-    )
-    model = llama_server.memory_model(PlanningCase(shape_of(inspection, mtp=request.mtp), request, machine))
-    longest = served.slots.n_ctx
-    found = fitted_context(
-        model,
-        longest=longest,
-        num_sequences=served.slots.num_slots,
-        floor=settings.fit_floor,
-        margin=settings.fit_margin,
-    )
-    return found if found < longest else None
 
 
 def _ends(estimate: MemoryEstimate) -> tuple[int, int]:
@@ -133,25 +113,23 @@ def _ends(estimate: MemoryEstimate) -> tuple[int, int]:
 
 
 def memory_diagnostics(
-    settings: LlamaSettings, served: LlamaServed, memory: LlamaMemory
+    served: LlamaServed, memory: LlamaMemory, placing: Repair | None
 ) -> Iterator[Diagnostic]:
-    """A device that does not hold the server, or may not."""
+    """A device that does not hold the server, or may not. ``placing`` is the placement that would fit."""
     budget, longest = memory.budget_bytes, memory.max_ctx
     if budget is None or memory.high_bytes <= budget:
         return
     size = f"{format_bytes(memory.low_bytes)} to {format_bytes(memory.high_bytes)}"
-    fix = f"-c {longest}" if longest else "a smaller model, or fewer layers on the device (-ngl)"
-    repair = set_flag("--ctx-size", longest, short="-c") if longest else None
+    ways = [f"-c {longest}"] if longest else []
+    ways += [placing.text] if placing else []
+    fix = ", or ".join(ways) or "a smaller model, or fewer layers on the device (-ngl)"
+    repair = set_flag("--ctx-size", longest, short="-c") if longest else placing
     ends: dict[str, Any] = {
         "low_bytes": memory.low_bytes,
         "high_bytes": memory.high_bytes,
         "usable_bytes": budget,
     }
     needs = f"{size} are needed of {format_bytes(budget)}"
-    if settings.fit_effect.shrinks_context:
-        message = f"{needs}: --fit makes the context shorter"
-        yield diagnostic("context_may_shrink", "info", message, fix=fix, flag="--ctx-size", **ends)
-        return
     if memory.low_bytes <= budget:
         message = f"{needs}: whether the server starts is not known"
         yield diagnostic(
@@ -242,6 +220,37 @@ def _kernels(
         fix = fixed.text if fixed.edits else "a build with all kernels (GGML_CUDA_FA_ALL_QUANTS), or -ngl 0"
         where = {**finding.where, "k": key.name, "v": value.name, "fix": fix}
         yield Diagnostic(Finding(finding.code, severity, finding.message, where), fixed)
+
+
+def split_diagnostics(
+    settings: LlamaSettings, inspection: Inspection | None, *, on_gpu: bool | None, version: str | None
+) -> Iterator[Diagnostic]:
+    """Split modes that stop the server: rows in CUDA's newer builds, tensors of some models."""
+    mode = settings.request.split_mode
+    why = fix = None
+    if mode == "row" and on_gpu is not False and builds.ROW_GONE.surely(version):
+        why, fix = "CUDA's builds have no buffers split by rows as of b9890 (#24216)", "tensor"
+    kind = inspection.value("model_type") if inspection else None
+    if mode == "tensor" and kind in WITHOUT_TENSOR:
+        why, fix = f"there is no rule for the parts of {kind}", "layer"
+    elif why and kind in WITHOUT_TENSOR:
+        fix = "layer"
+    if why and fix:
+        yield diagnostic(
+            "split_mode_unsupported",
+            "error",
+            f"the server stops at --split-mode {mode}: {why}",
+            repair=set_flag("--split-mode", fix, short="-sm"),
+            value=mode,
+        )
+    if mode == "tensor" and settings.flash_attn == "off":
+        yield diagnostic(
+            "split_mode_unsupported",
+            "error",
+            "--split-mode tensor needs flash attention, which -fa off switches off",
+            repair=set_flag("--flash-attn", "on", short="-fa"),
+            flash_attn="off",
+        )
 
 
 def slow_cache(settings: LlamaSettings, served: LlamaServed) -> Iterator[Diagnostic]:

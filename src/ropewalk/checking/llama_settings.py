@@ -12,6 +12,7 @@ from typing import Any, Literal, cast
 
 from ropewalk.inspector.records import Inspection
 from ropewalk.inspector.rope_blocks import full_block
+from ropewalk.planner.engines import llama_builds as builds
 from ropewalk.planner.engines.llama_fit import (
     DEFAULT_FLOOR,
     DEFAULT_MARGIN,
@@ -45,9 +46,9 @@ class LlamaSettings:
 
     ``num_slots`` and ``unified`` are resolved: without ``-np`` there are four slots that share one cache.
     ``split_given``: ``--no-kv-unified`` stands there. ``scale`` is the frequency scale, None where no flag
-    sets it. ``fit_floor`` is the shortest context that ``--fit`` comes down to, ``fit_margin`` what it leaves
-    free; ``placed`` are the options given that place layers and experts. ``on_gpu`` is what the command says
-    of devices, None where it says nothing.
+    sets it. ``fit_floor`` is the shortest context that ``--fit`` comes down to, ``fit_margins`` what it
+    leaves free of each device; ``placed`` are the options given that place layers and experts. ``on_gpu`` is
+    what the command says of devices, None where it says nothing.
     ``request`` is what is planned, but for lengths and slots.
     """
 
@@ -63,7 +64,7 @@ class LlamaSettings:
     fit: bool
     fit_given: bool
     fit_floor: int
-    fit_margin: int
+    fit_margins: tuple[int, ...]
     placed: tuple[str, ...]
     on_gpu: bool | None
     flash_attn: FlashAttention
@@ -82,10 +83,14 @@ class LlamaSettings:
     request: PlanRequest
     kv_overrides: Mapping[str, str] = field(default_factory=dict)
 
-    @property
-    def fit_effect(self) -> FitEffect:
-        """What ``--fit`` may change of this command."""
-        return fit_effect(fit=self.fit, context_given=self.ctx is not None, placed_by=self.placed)
+    def fit_effect(self, version: str | None) -> FitEffect:
+        """What ``--fit`` may change of this command, where the build has it."""
+        return fit_effect(
+            fit=self.fit and builds.FIT.maybe(version),
+            context_given=self.ctx is not None,
+            placed_by=self.placed,
+            split_mode=self.request.split_mode,
+        )
 
 
 def settings_of(parsed: dict[str, Any]) -> LlamaSettings:
@@ -105,7 +110,7 @@ def settings_of(parsed: dict[str, Any]) -> LlamaSettings:
         fit=parsed.get("--fit") not in _OFF,
         fit_given=parsed.get("--fit") in _ON,
         fit_floor=_count(parsed, "--fit-ctx") or DEFAULT_FLOOR,
-        fit_margin=_margin(parsed.get("--fit-target")),
+        fit_margins=_margins(parsed.get("--fit-target")),
         placed=tuple(flag for flag in PLACING_FLAGS if flag in parsed and parsed[flag] not in ("auto", "-1")),
         on_gpu=_on_gpu(parsed),
         flash_attn=_flash(parsed.get("--flash-attn")),
@@ -151,10 +156,10 @@ def _request(parsed: Mapping[str, Any]) -> PlanRequest:
     )
 
 
-def _margin(value: object) -> int:
+def _margins(value: object) -> tuple[int, ...]:
     """``--fit-target`` in MiB, one for all devices or one each."""
-    first = str(value or "").split(",")[0]
-    return int(first) * MIB if first.isdecimal() and len(first) < 12 else DEFAULT_MARGIN
+    sizes = [size for size in re.split(r"[,/]", str(value or "")) if size.isdecimal() and len(size) < 12]
+    return tuple(int(size) * MIB for size in sizes) or (DEFAULT_MARGIN,)
 
 
 def _shares(value: object) -> tuple[float, ...]:

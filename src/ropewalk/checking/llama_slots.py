@@ -3,32 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from ropewalk.checking.diagnostics import Diagnostic, diagnostic, set_flag
 from ropewalk.checking.llama_settings import LlamaServed, LlamaSettings
+from ropewalk.planner.engines.llama_fit import FittedContext
 from ropewalk.units import format_tokens as tokens
 
 
 def slot_diagnostics(
-    settings: LlamaSettings, served: LlamaServed, *, fitted_ctx: int | None = None
+    settings: LlamaSettings,
+    served: LlamaServed,
+    *,
+    fitted: FittedContext | None = None,
+    version: str | None = None,
 ) -> Iterator[Diagnostic]:
-    """How the slots come to their context; ``fitted_ctx`` is what ``--fit`` leaves on a known device."""
-    slots, effect = served.slots, settings.fit_effect
+    """How the slots come to their context; ``fitted`` is what ``--fit`` leaves on a known device."""
+    slots, effect = served.slots, settings.fit_effect(version)
     if settings.unified and slots.num_slots > 1:
         yield _shared(settings, served)
     elif slots.num_slots > 1:
         yield _divided(settings, served)
     if effect.shrinks_context and not settings.per_slot:
+        ends: dict[str, Any] = {"low": fitted.low, "high": fitted.high} if fitted else {}
         yield diagnostic(
             "context_may_shrink",
             "info",
-            f"-c is not given: --fit leaves {tokens(slots.n_ctx)} tokens of the trained context here"
-            if fitted_ctx
+            f"-c is not given: --fit leaves {_told(fitted)} of the trained context here"
+            if fitted
             else f"-c is not given: the trained context of {tokens(slots.n_ctx)} tokens is reserved, or less "
             f"where --fit (on by default) finds too little memory, down to {tokens(settings.fit_floor)}",
             fix=f"-c {slots.n_ctx}",
             flag="--ctx-size",
             floor=settings.fit_floor,
+            **ends,
         )
     elif settings.ctx == 0:
         yield diagnostic(
@@ -60,6 +68,13 @@ def slot_diagnostics(
             value=settings.per_slot,
             cells=slots.cells,
         )
+
+
+def _told(found: FittedContext) -> str:
+    """The length with its range."""
+    if found.low == found.high:
+        return f"{tokens(found.tokens)} tokens"
+    return f"about {tokens(found.tokens)} tokens ({tokens(found.low)} to {tokens(found.high)})"
 
 
 def _shared(settings: LlamaSettings, served: LlamaServed) -> Diagnostic:

@@ -62,7 +62,7 @@ def log_report(
     :class:`UsageError` for a command that starts neither engine.
     """
     words = tuple(command) if command else log.command
-    machine = Machine(kind=log.device, memory_bytes=log.memory_bytes)
+    machine = Machine(kind=log.device, memory_bytes=log.memory_bytes, count=log.device_count)
     check = None
     if words:
         check = check_command(words, inspection=inspection, engine_version=log.version, machine=machine)
@@ -70,7 +70,11 @@ def log_report(
     memory = tuple(_memory(log, check))
     found = [
         *_findings(log, check, words),
-        *(_differs(term) for term in (*lengths, *memory) if term.agrees is False),
+        *(
+            _differs(term, ruled=term.name in _RULED and not (term in lengths and _fitted(check)))
+            for term in (*lengths, *memory)
+            if term.agrees is False
+        ),
     ]
     findings = by_severity([*found, *(check.findings if check else ())])
     return LogReport(
@@ -90,14 +94,23 @@ def log_report(
 def _lengths(log: ForeignLog, check: CheckResult | None, cells: tuple[int, int] | None) -> Iterator[LogTerm]:
     resolved = check.resolved if check else None
     context = resolved.context_per_request if resolved else None
-    yield _term("context_per_request", (context, context), log.context_len)
+    fitted = _fitted(check)
+    yield _term("context_per_request", fitted or (context, context), log.context_len)
     sequences = resolved.num_sequences if resolved else None
     yield _term("num_sequences", (sequences, sequences), log.num_sequences)
-    yield _term("kv_cells", cells or (None, None), log.cells)
+    yield _term("kv_cells", fitted or cells or (None, None), log.cells)
     if log.batched_tokens is not None:
         asked = check.parsed.get("--max-num-batched-tokens") if check else None
         planned = asked if isinstance(asked, int) else None
         yield _term("batched_tokens", (planned, planned), log.batched_tokens)
+
+
+def _fitted(check: CheckResult | None) -> tuple[int, int] | None:
+    """The range of a context that the engine itself fits to what it finds free; None where it does not."""
+    for finding in check.findings if check else ():
+        if finding.code == "context_may_shrink" and isinstance(finding.where.get("low"), int):
+            return finding.where["low"], finding.where["high"]
+    return None
 
 
 def _pool_cells(
@@ -185,13 +198,14 @@ def _findings(log: ForeignLog, check: CheckResult | None, words: Sequence[str] |
         yield Finding("engine_differs", "error", message, {"command": check.engine, "log": log.engine})
 
 
-def _differs(term: LogTerm) -> Finding:
+def _differs(term: LogTerm, *, ruled: bool) -> Finding:
+    """``ruled``: the engine comes to it by rule, so that another figure contradicts the plan."""
     planned = " to ".join(
         dict.fromkeys(f"{end:,}" for end in (term.planned_low, term.planned_high) if end is not None)
     )
     return Finding(
         "printed_differs",
-        "error" if term.name in _RULED else "info",
+        "error" if ruled else "info",
         f"{term.name}: {planned} planned, {term.printed:,} printed",
         {"term": term.name, "planned": [term.planned_low, term.planned_high], "printed": term.printed},
     )

@@ -53,6 +53,7 @@ class Cards:
             name=card.name,
             multiprocessors=card.multiprocessors,
             memory_kind=card.memory_kind,
+            count=self.count,
         )
 
 

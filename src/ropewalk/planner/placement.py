@@ -27,7 +27,7 @@ def find_placement(case: PlanningCase) -> tuple[PlanningCase, tuple[PlacementSte
     for an engine that places no layers, and where there are no experts to keep on the host.
     """
     _check(case.shape, case.request)
-    tried = _Tried(case, _options(case.shape, case.request))
+    tried = _Tried(case, placement_options(case.shape, case.request))
     found, chosen = _best(tried)
     return found, tuple(tried.steps(chosen))
 
@@ -38,7 +38,7 @@ def placed(case: PlanningCase) -> PlanningCase:
     if case.request.fit not in GOALS:
         return case
     _check(case.shape, case.request)
-    return _best(_Tried(case, _options(case.shape, case.request)))[0]
+    return _best(_Tried(case, placement_options(case.shape, case.request)))[0]
 
 
 def _best(tried: _Tried) -> tuple[PlanningCase, int]:
@@ -52,7 +52,7 @@ def _best(tried: _Tried) -> tuple[PlanningCase, int]:
 def placements(case: PlanningCase) -> tuple[PlanningCase, ...]:
     """The placements with the most and the least on the devices. Raises as :func:`find_placement` does."""
     _check(case.shape, case.request)
-    options = _options(case.shape, case.request)
+    options = placement_options(case.shape, case.request)
     return case.asking(options[0]), case.asking(options[-1])
 
 
@@ -61,7 +61,7 @@ def one_less(case: PlanningCase, goal: FitGoal) -> PlanRequest | None:
     request = replace(case.request, fit=goal)
     _check(case.shape, request)
     free = replace(request, gpu_layers=None, n_cpu_moe=None)
-    places = [(option, _place(case.shape, option)) for option in _options(case.shape, free)]
+    places = [(option, _place(case.shape, option)) for option in placement_options(case.shape, free)]
     here = _place(case.shape, case.request)
     return next((option for (_, place), (option, _) in pairwise(places) if place == here), None)
 
@@ -89,8 +89,9 @@ def _check(shape: ModelShape, request: PlanRequest) -> None:
         )
 
 
-def _options(shape: ModelShape, request: PlanRequest) -> Sequence[PlanRequest]:
-    """All placements, from the most on the devices to the least; each step moves one block."""
+def placement_options(shape: ModelShape, request: PlanRequest) -> Sequence[PlanRequest]:
+    """All placements for the request's goal, from the most on the devices to the least; each step moves one
+    block."""
     blocks = _blocks(shape)
     asked = replace(request, fit="asked", device="cuda" if request.device == "auto" else request.device)
     layers = range(blocks + 1, 0, -1)

@@ -10,7 +10,10 @@ from tests.planner.engines.test_llama_placement import read, replicas
 from tests.planner.models import smollm2
 
 from ropewalk.planner.engines import llama_attention, llama_builds, llama_server
+from ropewalk.planner.engines.llama_compute import graph_of
+from ropewalk.planner.engines.llama_cuda import mtp_buffer
 from ropewalk.planner.engines.llama_memory import CACHE_TYPES
+from ropewalk.planner.engines.llama_slots import resolve_slots
 from ropewalk.planner.engines.rules import PlanningCase
 from ropewalk.planner.machine import Machine
 from ropewalk.planner.model import shape_of
@@ -121,6 +124,24 @@ def test_a_dense_model_with_an_f16_cache_is_exact(replicas: Path) -> None:
     on_device, _ = buffers(replicas / "Qwen3-4B-Q4_K_M.gguf", 8192, "11549")
     assert on_device.low_bytes == on_device.high_bytes
     assert on_device.basis == "engine_rule"
+
+
+# MiB of the MTP context: ggml-org/llama.cpp#25465 (2026-07-13), and a log of 2026-08 (552.06 with its cache).
+@pytest.mark.parametrize(
+    ("name", "n_ctx", "slots", "ubatch", "printed"),
+    [
+        ("Qwen3.6-27B-MTP-Q4.gguf", 262144, 1, 1024, 648.03),
+        ("Qwen3.8-27B-Q8_0_MTP.gguf", 8192, 4, 2048, 520.06),
+    ],
+)
+def test_the_buffer_of_an_mtp_block(
+    replicas: Path, name: str, n_ctx: int, slots: int, ubatch: int, printed: float
+) -> None:
+    f16 = CACHE_TYPES["f16"]
+    graph = graph_of(shape_of(read(replicas / name)), f16, f16)
+    sizes = resolve_slots(n_ctx, num_slots=slots, unified=True, ubatch=ubatch)
+    found = mtp_buffer(graph, sizes, flash=True, on_host=False)
+    assert found.bytes / MIB == pytest.approx(printed, abs=0.02)
 
 
 def test_a_card_that_served_is_not_refused(replicas: Path) -> None:

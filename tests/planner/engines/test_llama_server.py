@@ -225,7 +225,7 @@ def test_mtp_layers_keep_a_cache() -> None:
     chosen = memory_model(PlanningCase(shape_of(model, mtp=1), request, CPU))
     term = memory_of(chosen.estimate_memory(262_144, 1)).term("draft_model")
     assert term is not None
-    assert term.logical_bytes == term.low_bytes == 1024 * MIB
+    assert term.logical_bytes == 1024 * MIB < term.low_bytes
     assert term.basis == "estimate"
 
 

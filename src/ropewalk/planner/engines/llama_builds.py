@@ -45,8 +45,9 @@ FEW_LOGITS = Change(9263, 9701)
 COPIES_RESERVED = Change(9263, 9701)
 # MTP blocks are loaded only where they draft (#26296, 2026-07-31).
 MTP_ON_DEMAND = Change(10183, 10437)
-# A batch may mix tokens and embeddings: two more rows of them on the host (absent in a log of 2026-07-19).
-MIXED_BATCH = Change(9986, 11434)
+# A batch may mix tokens and embeddings: two more rows of them on the host and on the device (absent in the
+# logs of #25465, 2026-07-13; present in one of 2026-08-30).
+MIXED_BATCH = Change(9986, 10621)
 # CUDA's default build has kernels for every pair of types but iq4_nl (absent in b10819, #28455).
 ALL_PAIRS = Change(10819, 11434)
 # Values are stored by rows with indices of their own (#14285, 2025-07; b5830 and b6000 around it).
@@ -55,3 +56,14 @@ SET_ROWS = Change(5700, 6000)
 SELECTED_INPUT = Change(7000, 8204)
 # -ngl counts the output layer first, where it came only beyond all blocks (b6000 still had it so).
 OUTPUT_FIRST = Change(6000, 8204)
+# --fit is there, and on (#16653, 2025-12-15; b7437 of the next day has it).
+FIT = Change(7003, 7437)
+# --fit leaves room for a draft: as much as it takes at the trained length (#23485, 2026-05-21; #23772 names
+# b9297 without and b9305 with it) ...
+DRAFT_RESERVED = Change(9297, 9305)
+# ... then as much as it takes at the length that is left (``common_fit_extra_model``).
+DRAFT_FITTED = Change(10437, 11434)
+# --fit asks for the trained length of every slot that has a cache of its own (#27496, after 2026-08-21).
+FIT_PER_SLOT = Change(10437, 11434)
+# CUDA has no buffers split by rows any more (#24216; b9890, 2026-07).
+ROW_GONE = Change(9889, 9890)

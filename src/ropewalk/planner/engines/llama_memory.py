@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from ropewalk.inspector.layer_kinds import LayerGroup
 from ropewalk.planner.caches import CacheType, cache_types
 from ropewalk.planner.engines import llama_builds as builds
-from ropewalk.planner.engines.llama_compute import Bounds, Graph, compute_buffer
-from ropewalk.planner.engines.llama_cuda import Situation, device_buffer, host_buffer
+from ropewalk.planner.engines.llama_compute import Bounds, Graph, compute_buffer, graph_of
+from ropewalk.planner.engines.llama_cuda import Situation, device_buffer, host_buffer, mtp_buffer
 from ropewalk.planner.engines.llama_places import Place, PlaceKind, num_blocks
 from ropewalk.planner.engines.llama_slots import CELL_PAD, Slots, resolve_slots
 from ropewalk.planner.layers_cache import logical_cache
@@ -60,6 +60,7 @@ _RPC_COMPUTE = (80, 160, 240)
 _HOST_BESIDE_RPC = (90, 120, 150)
 # ggml-rpc-server held 1 to 2 MiB idle, and 4 MiB beside its buffers after a prompt.
 _RPC_PROCESS = (MIB, 2 * MIB, 4 * MIB)
+_PROCESS_SOURCE = "context and libraries, public logs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +157,7 @@ class LlamaMemoryModel:
         return [
             exact("output_buffer", logits, "one row of f32 logits per slot"),
             self._compute_of_host(place, slots, compute, others),
-            *(self._draft(slots, compute) if not others else ()),
+            *(self._draft(slots, on_host=True) if not others else ()),
             *self._on_request(slots, cells),
             self._process(slots, alone=not others),
         ]
@@ -180,11 +181,14 @@ class LlamaMemoryModel:
         basis: Basis = "engine_rule" if found.low == found.high else "estimate"
         source = "ggml's scheduler, b11549 and public logs by build"
         low, middle, most = _GPU_PROCESS
+        steps = (len(self.places) - 2).bit_length() if place.cache_share < 1 else 0
+        # Where the devices add their parts up without NCCL, in steps, each has a hidden row of its own.
+        summed = steps * 4 * slots.n_ubatch * self.shape.hidden_size
         pooled = 0 if builds.COPIES_RESERVED.surely(self.request.engine_version) else self._copies(slots)
         return [
             MemoryTerm("compute_buffer", found.bytes, found.low, found.high, basis, source),
-            *(self._draft(slots, compute) if self._drafts_on(place) else ()),
-            estimate("process_overhead", middle, low, most + pooled, "context and libraries, public logs"),
+            *(self._draft(slots, on_host=False) if self._drafts_on(place) else ()),
+            estimate("process_overhead", middle, low, most + pooled + summed, _PROCESS_SOURCE),
         ]
 
     def _situation(self, place: Place, slots: Slots) -> Situation:
@@ -199,9 +203,9 @@ class LlamaMemoryModel:
             version=request.engine_version,
             flash=self.flash,
             copies=self._copies(slots),
-            streamed=self._streamed(host) if place is gpus[0] else 0,
+            streamed=self._streamed(host) if place is gpus[0] or place.cache_share < 1 else 0,
             experts=bool(host.largest_matrix) and moved and whole and bool(self.shape.num_experts),
-            pipeline=len(self.places) > 2 and whole and not moved,
+            pipeline=len(self.places) > 2 and whole and not moved and request.split_mode == "layer",
             attends=self.missing is None,
         )
 
@@ -227,7 +231,7 @@ class LlamaMemoryModel:
         low, middle, most = _RPC_PROCESS
         return [
             _scaled(compute, _RPC_COMPUTE, "measured on two RPC servers, one model (b11434)"),
-            *(self._draft(slots, compute) if self._drafts_on(place) else ()),
+            *(self._draft(slots, on_host=False) if self._drafts_on(place) else ()),
             estimate("process_overhead", middle, low, most, "ggml-rpc-server, idle and in use (b11434)"),
         ]
 
@@ -245,11 +249,22 @@ class LlamaMemoryModel:
             "state": (states, "f32 for every slot, src/llama-memory-recurrent.cpp:101"),
             "indexer_cache": (indexer, "one key per token of the indexer"),
         }
+        if place.cache_share < 1:
+            return [self._part(name, size, place.cache_share) for name, (size, _) in sizes.items() if size]
         return [
             exact(name, size, source, basis=self.cache_basis)
             for name, (size, source) in sizes.items()
             if size
         ]
+
+    def _part(self, name: str, size: int, share: float) -> MemoryTerm:
+        """A device's part of a cache that is cut by whole heads: one more or less where these are odd."""
+        heads = [group.num_key_value_heads for group in self.shape.layers if group.num_key_value_heads]
+        even = all((share * count).is_integer() for count in heads)
+        odd = 0 if even else size // min(heads, default=1)
+        count = int(size * share)
+        source = "cut by heads, src/llama-model.cpp:379"
+        return estimate(name, count, max(count - odd, 0), min(count + odd, size), source)
 
     def _process(self, slots: Slots, *, alone: bool) -> MemoryTerm:
         """Program and vocabulary."""
@@ -283,9 +298,9 @@ class LlamaMemoryModel:
         """A draft computes where the output is, an MTP block where it was put."""
         return place.has_draft if self.request.mtp else place.has_output
 
-    def _draft(self, slots: Slots, compute: Bounds) -> list[MemoryTerm]:
+    def _draft(self, slots: Slots, *, on_host: bool) -> list[MemoryTerm]:
         """A second context of the same length, in f16 (-ctkd), with buffers of its own; MTP weights come with
-        the file, and what their context computes in is at most what the target's does."""
+        the file."""
         draft = self.shape.draft
         if draft is None:
             return []
@@ -296,11 +311,13 @@ class LlamaMemoryModel:
         )
         logits = slots.num_slots * 4 * (draft.model or self.shape).vocab_size
         if self.draft_graph is None:
-            low, size, high = cache, cache + logits, cache + logits + compute.high
+            f16_graph = graph_of(self.shape, f16, f16)
+            rest = cache + logits
+            own = mtp_buffer(f16_graph, slots, flash=self.flash, on_host=on_host)
         else:
-            own = compute_buffer(self.draft_graph, slots, flash=self.flash)
             rest = draft.weights_bytes + cache + logits
-            low, size, high = (rest + count for count in (own.low, own.bytes, own.high))
+            own = compute_buffer(self.draft_graph, slots, flash=self.flash)
+        low, size, high = (rest + count for count in (own.low, own.bytes, own.high))
         return [
             MemoryTerm(
                 name="draft_model",

@@ -17,6 +17,7 @@ from typing import Literal
 from ropewalk.errors import UsageError
 from ropewalk.inspector.records import NamedBytes
 from ropewalk.planner.engines import llama_builds
+from ropewalk.planner.engines.llama_split import Cut, check_split, cut_of
 from ropewalk.planner.parallel import split_layers
 from ropewalk.planner.records import MemoryTerm, PlanRequest
 from ropewalk.planner.shape import ModelShape
@@ -35,6 +36,7 @@ _ROPE = "rope_f"  # rope_freqs, rope_factors_long and _short, which the first bl
 _TABLE = "token_embd.weight"
 _HEAD = "output.weight"
 _MATRICES = 3  # of a feed-forward, of one size
+_MATRIX, _EXPERT = "blk.0.ffn_up.weight", "blk.0.ffn_up_exps.weight"  # what a block's bytes mostly are
 
 PlaceKind = Literal["rpc", "gpu", "cpu"]
 
@@ -54,7 +56,8 @@ class Place:
     """A device with its range of blocks, how many of each group of layers, its weights.
 
     ``has_output`` marks the one that computes the logits, ``has_embedding`` those with a copy of the table,
-    ``has_draft`` the one with the MTP block. ``largest_matrix`` are the bytes of a block's largest matrix
+    ``has_draft`` the one with the MTP block. ``cache_share`` is the part of each layer's cache that is here
+    where layers are cut. ``largest_matrix`` are the bytes of a block's largest matrix
     among its weights: what is copied to a device for a long prompt where this is the host.
     """
 
@@ -66,6 +69,7 @@ class Place:
     has_embedding: bool
     has_draft: bool
     largest_matrix: int
+    cache_share: float = 1.0
 
 
 def spots_of(request: PlanRequest, num_gpus: int) -> tuple[Spot, ...]:
@@ -96,13 +100,8 @@ def spots_of(request: PlanRequest, num_gpus: int) -> tuple[Spot, ...]:
 def _in_use(request: PlanRequest, devices: tuple[Spot, ...]) -> tuple[Spot, ...]:
     """The devices that the split mode leaves. Raises :class:`UsageError` for one that is not planned."""
     mode, main = request.split_mode, request.main_gpu
-    if not devices or mode == "layer":
+    if not devices or mode != "none":
         return devices
-    if mode != "none":
-        raise UsageError(
-            f"--split-mode {mode} cuts every matrix over the devices, which is not planned: layer, or none",
-            where={"flag": "--split-mode", "value": mode, "allowed": ["layer", "none"]},
-        )
     if not 0 <= main < len(devices):
         raise UsageError(
             f"--main-gpu {main} is none of {len(devices)} devices, counted from 0",
@@ -116,19 +115,29 @@ def places_of(shape: ModelShape, request: PlanRequest, spots: Sequence[Spot]) ->
 
     MTP blocks are counted like others, behind them (``n_layer_all``).
     """
+    check_split(shape, request)
     host = len(spots) - 1
     blocks = num_blocks(shape)
     offloaded = blocks + 1 if request.gpu_layers is None else request.gpu_layers
+    shares = _shares(request, spots)
+    cut = cut_of(request, [spot.usable_bytes for spot in spots[:-1]])
     where = split_layers(
         blocks,
         gpu_layers=offloaded if host else 0,
-        shares=_shares(request, spots),
+        shares=shares[:1] if cut.cuts_caches else shares,  # all devices are one then
         output_first=llama_builds.OUTPUT_FIRST.maybe(request.engine_version),
     )
     homes = _Homes(tuple(host if home is None else home for home in where), host)
     pieces = _named(shape, request, homes, _rules(request, spots)) if shape.weights.tensors else ()
-    sums = _summed(pieces or _by_block(shape, request, homes), len(spots))
-    return tuple(_place(shape, homes, number, spot, sums) for number, spot in enumerate(spots))
+    pieces = pieces or _by_block(shape, request, homes)
+    sums = _summed(_cut(pieces, cut) if cut.mode in ("row", "tensor") else pieces, len(spots))
+    return tuple(_place(shape, homes, number, spot, sums, cut) for number, spot in enumerate(spots))
+
+
+def _cut(pieces: Iterable[Piece], cut: Cut) -> Iterator[Piece]:
+    for home, whole, largest, name in pieces:
+        for spot, size, matrix in cut.pieces(name, home, whole, largest):
+            yield spot, size, matrix, name
 
 
 def num_blocks(shape: ModelShape) -> int:
@@ -223,7 +232,8 @@ def _gpus(spots: Sequence[Spot]) -> list[int]:
     return [number for number, spot in enumerate(spots) if spot.kind == "gpu"]
 
 
-Piece = tuple[int, int, int]  # spot, bytes, and bytes of the largest matrix of a block among them
+# Of a tensor, or what counts as one: spot, bytes, bytes of the largest matrix of a block in it, name.
+Piece = tuple[int, int, int, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +246,7 @@ class _Sums:
 
 def _summed(pieces: Iterable[Piece], count: int) -> _Sums:
     sizes, largest = [0] * count, [0] * count
-    for spot, size, matrix in pieces:
+    for spot, size, matrix, _ in pieces:
         sizes[spot] += size
         if matrix > largest[spot]:
             largest[spot] = matrix
@@ -246,14 +256,15 @@ def _summed(pieces: Iterable[Piece], count: int) -> _Sums:
 def _named(
     shape: ModelShape, request: PlanRequest, homes: _Homes, rules: tuple[Rule, ...]
 ) -> Iterator[Piece]:
-    """Every tensor of a GGUF by its name; those of a block together where no rule tells them apart."""
+    """Every tensor of a GGUF by its name; those of a block together where nothing tells them apart."""
     on_host = request.n_cpu_moe or 0
     tensors = shape.weights.tensors
     has_head = any(one.name == _HEAD for one in tensors)
     for one in tensors:
         if not one.blocks:
             yield from _loose(one.name, one.nbytes[0], homes, rules, tied=not has_head)
-    for block, name, size, matrix in _each(tensors) if rules else _by_kind(tensors):
+    apart = rules or request.split_mode in ("row", "tensor")
+    for block, name, size, matrix in _each(tensors) if apart else _by_kind(tensors):
         if block >= shape.num_layers and not loads_mtp(request):
             continue
         home = homes.of_block(block)
@@ -261,7 +272,7 @@ def _named(
             home = _ruled(name.replace("*", str(block), 1), home, rules)
         if block < on_host and _EXPERTS.search(name):
             home = homes.host
-        yield home, size, matrix
+        yield home, size, matrix, name
 
 
 Stored = tuple[int, str, int, int]  # block, name, bytes, and bytes of the largest matrix
@@ -288,9 +299,9 @@ def _by_kind(tensors: tuple[NamedBytes, ...]) -> tuple[Stored, ...]:
 
 def _loose(name: str, size: int, homes: _Homes, rules: tuple[Rule, ...], *, tied: bool) -> Iterator[Piece]:
     """The input stays on the host; a head that is tied to it is copied to the output's device."""
-    yield _ruled(name, _loose_home(name, homes), rules), size, 0
+    yield _ruled(name, _loose_home(name, homes), rules), size, 0, name
     if name == _TABLE and tied and homes.output != homes.host:
-        yield homes.output, size, 0
+        yield homes.output, size, 0, name
 
 
 def _loose_home(name: str, homes: _Homes) -> int:
@@ -321,28 +332,32 @@ def _by_block(shape: ModelShape, request: PlanRequest, homes: _Homes) -> Iterato
     spots = homes.of_blocks(len(weights.layers))
     for block, (home, size, experts) in enumerate(zip(spots, weights.layers, weights.experts, strict=True)):
         rest = size - experts
-        yield home, rest, rest // _MATRICES
+        yield home, rest, rest // _MATRICES, _MATRIX
         if experts:
-            yield homes.host if block < on_host else home, experts, experts // _MATRICES
-    yield homes.host, weights.embedding, 0
+            away = homes.host if block < on_host else home
+            yield away, experts, experts // _MATRICES, _EXPERT
+    yield homes.host, weights.embedding, 0, _TABLE
     if not weights.output_head and homes.output != homes.host:
-        yield homes.output, weights.embedding, 0
-    yield homes.output, weights.other + weights.output_head, 0
+        yield homes.output, weights.embedding, 0, _TABLE
+    yield homes.output, weights.other + weights.output_head, 0, _HEAD
     if loads_mtp(request):
-        yield homes.of_block(shape.num_layers), weights.mtp, 0
+        yield homes.of_block(shape.num_layers), weights.mtp, 0, _MATRIX
 
 
-def _place(shape: ModelShape, homes: _Homes, number: int, spot: Spot, sums: _Sums) -> Place:
+def _place(shape: ModelShape, homes: _Homes, number: int, spot: Spot, sums: _Sums, cut: Cut) -> Place:
+    is_part = cut.cuts_caches and number < homes.host
+    home = 0 if is_part else number  # the devices are one, which stands for the first
     blocks = homes.of_blocks(shape.num_layers)
-    here = [block for block, home in enumerate(blocks) if home == number]
-    has_output = homes.output == number
+    here = [block for block, at in enumerate(blocks) if at == home]
+    has_output = homes.output == home
     return Place(
         spot=spot,
         layers=(here[0], here[-1] + 1) if here else (0, 0),
-        counts=tuple(sum(blocks[block] == number for block in group.indices) for group in shape.layers),
+        counts=tuple(sum(blocks[block] == home for block in group.indices) for group in shape.layers),
         weights=weights_term(shape, sums.sizes[number], source="sum of the tensors, mapped from the file"),
         has_output=has_output,
         has_embedding=number == homes.host or (has_output and not shape.weights.output_head),
-        has_draft=homes.of_block(shape.num_layers) == number,
+        has_draft=homes.of_block(shape.num_layers) == home,
         largest_matrix=sums.largest[number],
+        cache_share=cut.shares[number] if is_part else 1.0,
     )

@@ -13,6 +13,7 @@ from ropewalk.planner.engines.llama_attention import cpu_findings, kernel_findin
 from ropewalk.planner.engines.llama_compute import Graph, graph_of
 from ropewalk.planner.engines.llama_memory import CACHE_TYPES, LlamaMemoryModel, rows_of
 from ropewalk.planner.engines.llama_places import places_of, spots_of
+from ropewalk.planner.engines.llama_split import split_findings
 from ropewalk.planner.engines.rules import PlanningCase
 from ropewalk.planner.machine import Machine, MemoryKind, device_of
 from ropewalk.planner.parallel import check_options
@@ -121,7 +122,7 @@ def findings(case: PlanningCase) -> list[Finding]:
                 {"flag": "--cache-type-v", "value": value.name, "flash_attn": request.flash_attn},
             )
         )
-    found += _attention_findings(shape, request, machine, key, value)
+    found += [*_attention_findings(shape, request, machine, key, value), *split_findings(request)]
     if request.kv_unified and request.num_sequences > 1:
         cells = request.context_len * request.num_sequences
         found.append(
