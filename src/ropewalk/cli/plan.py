@@ -39,6 +39,13 @@ _EMIT = "Start it elsewhere"
 @plan_options
 @node_addresses_option
 @option("--engine-path", type=FILE, help="The engine to plan for instead of the one found.")
+@option(
+    "--beside",
+    type=FILE,
+    multiple=True,
+    metavar="PLAN.JSON",
+    help="A plan (--json) of another server on the same devices; what it holds is not there for this one.",
+)
 @option("--confirm", is_flag=True, help="Have the engine itself work out its memory; no weight is read.")
 @option("--sources", is_flag=True, help="Show where the rule of each memory term was read.")
 @option(
@@ -61,6 +68,7 @@ def command(
     checkpoint: str,
     context_len: int,
     engine_path: Path | None,
+    beside: tuple[Path, ...],
     confirm: bool,
     sources: bool,
     kind: Kind | None,
@@ -82,6 +90,7 @@ def command(
             engine_path=None if engine_path is None else str(engine_path),
             confirm=confirm,
             node_addresses=node_addresses,
+            beside=tuple(core.read_plan(path) for path in beside),
             **plan_options_of(context_len, options),
         )
     if options.get("engine") is None:

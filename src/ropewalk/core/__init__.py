@@ -31,6 +31,7 @@ from ropewalk.core.planning import (
     emit,
     padded_cells,
     plan,
+    read_plan,
     rope,
     server_options,
 )
@@ -96,6 +97,7 @@ __all__ = [
     "plan",
     "probe_host",
     "read_log",
+    "read_plan",
     "recall_cells",
     "recalls_enough",
     "receipts",

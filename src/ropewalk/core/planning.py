@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from ropewalk.serving.host.probe import Host, Read
 
 
+_MAX_PLAN = 1 << 24  # bytes of a plan's JSON; a model of a thousand layers over a thousand devices has less
+
+
 @overload
 def plan(
     source: Source | Inspection,
@@ -37,6 +40,7 @@ def plan(
     confirm: bool = False,
     store: Path | None = None,
     node_addresses: Sequence[str] = (),
+    beside: Sequence[Plan] = (),
     host: Host | None = None,
     read: Read | None = None,
 ) -> Plan: ...
@@ -48,6 +52,7 @@ def plan(
     confirm: bool = False,
     store: Path | None = None,
     node_addresses: Sequence[str] = (),
+    beside: Sequence[Plan] = (),
     host: Host | None = None,
     read: Read | None = None,
     **options: Unpack[PlanOptions],
@@ -61,6 +66,7 @@ def plan(
     confirm: bool = False,
     store: Path | None = None,
     node_addresses: Sequence[str] = (),
+    beside: Sequence[Plan] = (),
     host: Host | None = None,
     read: Read | None = None,
     **options: Any,
@@ -73,21 +79,27 @@ def plan(
     :func:`ropewalk.serving.host.probe.plan_for_host`. ``confirm`` has the engine itself work out its memory
     without reading weights, see :mod:`ropewalk.serving.dry_run`. Where a run in ``store`` measured just this
     service on this machine, its speed is predicted. The commands of several machines have ``node_addresses``,
-    names to replace without. ``read`` inspects what the request names beside the checkpoint. Raises
-    :class:`CheckpointError`, :class:`UsageError`, and :class:`EngineMissingError` for an ``engine_path`` that
+    names to replace without. What the plans ``beside`` it hold of the same devices is not there for this
+    one. ``read`` inspects what the request names beside the checkpoint. Raises :class:`CheckpointError`,
+    :class:`UsageError`, and :class:`EngineMissingError` for an ``engine_path`` that
     is none.
     """
+    from ropewalk.findings import by_severity
     from ropewalk.measuring.calibrate import find_calibration
-    from ropewalk.serving.host.probe import Host, plan_for_host
+    from ropewalk.planner.beside import beside as shared
+    from ropewalk.planner.records import Plan
+    from ropewalk.serving.host.probe import Host, machine_of, plan_for_host
     from ropewalk.serving.records import Topology
 
     require_type("engine_path", engine_path, str | None)
     require_type("confirm", confirm, bool)
     require_type("store", store, Path | None)
     require_type("node_addresses", tuple_of(node_addresses), tuple[str, ...])
+    require_type("beside", tuple_of(beside), tuple[Plan, ...])
     require_type("host", host, Host | None)
     inspection, request = plan_request(source, request, options)
     here = host or probe_host(request.engine, path=engine_path)
+    request, found = shared(inspection, request, beside, machine_of(request, here))
     planned = plan_for_host(
         inspection,
         request,
@@ -96,11 +108,30 @@ def plan(
         spread=Topology(addresses=tuple(node_addresses)),
         read=read or inspect,
     )
+    planned = replace(planned, findings=by_severity((*planned.findings, *found))) if found else planned
     if not confirm:
         return planned
     from ropewalk.serving.dry_run import confirm_plan
 
     return confirm_plan(planned, build=here.build)
+
+
+def read_plan(path: Path) -> Plan:
+    """A plan that ``ropewalk plan --json`` wrote. Raises :class:`UsageError` for a file that holds none."""
+    from pydantic import ValidationError
+
+    from ropewalk import jsonio
+    from ropewalk.planner.records import Plan
+
+    try:
+        with path.open("rb") as stream:
+            return jsonio.loads(Plan, stream.read(_MAX_PLAN))
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}", where={"file": str(path)}) from error
+    except (ValidationError, ValueError, RecursionError) as error:
+        raise UsageError(
+            f"{path} is no plan: write one with ropewalk plan --json", where={"file": str(path)}
+        ) from error
 
 
 def server_options(request: PlanRequest) -> ServerOptions:
