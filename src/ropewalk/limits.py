@@ -45,6 +45,8 @@ MAX_LOG_BYTES = 64 * _MIB  # of a foreign log; what matters is at the start, the
 MAX_LOG_LINE_CHARS = 1 << 16  # vLLM's line of arguments is the longest
 MAX_PATTERN_CHARS = 1 << 12  # of a line that is searched for a pattern
 
+MAX_PLAN_BYTES = 16 * _MIB  # of a plan's JSON; a thousand layers over a thousand devices have less
+
 # An engine that runs.
 MAX_PRINTED_BYTES = _MIB  # by a program that is asked what it is; vLLM's help has 0.2 MiB
 MAX_ENGINE_LOG_READ_BYTES = 32 * _MIB  # at a time

@@ -13,6 +13,7 @@ from ropewalk.core.reading import inspect, inspection_of
 from ropewalk.core.runs import default_store_path
 from ropewalk.engines import REFERENCE, engine_for
 from ropewalk.errors import UsageError
+from ropewalk.limits import MAX_PLAN_BYTES
 from ropewalk.validation import checked, record_of, require_type, tuple_of
 
 if TYPE_CHECKING:
@@ -26,9 +27,6 @@ if TYPE_CHECKING:
     from ropewalk.planner.rope.table import RopeTable
     from ropewalk.serving.engines.llama_cpp.bake import Baked
     from ropewalk.serving.host.probe import Host, Read
-
-
-_MAX_PLAN = 1 << 24  # bytes of a plan's JSON; a model of a thousand layers over a thousand devices has less
 
 
 @overload
@@ -125,7 +123,7 @@ def read_plan(path: Path) -> Plan:
 
     try:
         with path.open("rb") as stream:
-            return jsonio.loads(Plan, stream.read(_MAX_PLAN))
+            return jsonio.loads(Plan, stream.read(MAX_PLAN_BYTES))
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}", where={"file": str(path)}) from error
     except (ValidationError, ValueError, RecursionError) as error:
