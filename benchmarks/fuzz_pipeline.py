@@ -24,7 +24,7 @@ from typing import Any, get_args
 from benchmarks.fuzz import chance, checkpoint, damaged_json, opened
 
 from ropewalk import core
-from ropewalk.emit import Kind
+from ropewalk.emit import EmitKind
 from ropewalk.engines import REGISTRY
 from ropewalk.errors import RopewalkError
 from ropewalk.inspector.inspection import inspect_checkpoint
@@ -86,7 +86,7 @@ def judge_checkpoint(rng: Random) -> str:
     dumps(plan)
     printed(plan_page(plan))
     if chance(rng, 0.2):
-        core.emit(plan, rng.choice(get_args(Kind)))
+        core.emit(plan, rng.choice(get_args(EmitKind)))
     return "planned"
 
 

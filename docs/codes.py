@@ -152,7 +152,7 @@ def _default(node: ast.FunctionDef) -> list[str]:
 
 
 def _texts(node: ast.expr | None) -> list[str]:
-    """The strings that an expression may come to; none where it passes on another's code."""
+    """The strings that an expression may resolve to; none where it passes on another's code."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return [node.value]
     if isinstance(node, ast.IfExp):

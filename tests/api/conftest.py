@@ -14,7 +14,7 @@ import httpx2
 import pytest
 
 from ropewalk.api.app import make_app
-from ropewalk.api.server import Server, address_of, listen
+from ropewalk.api.server import HttpServer, address_of, listen
 from ropewalk.api.settings import ApiSettings
 
 TOKEN = "a token of the tests"
@@ -36,7 +36,7 @@ class Served:
     url: str
     client: httpx2.Client
     settings: ApiSettings
-    server: Server
+    server: HttpServer
 
     def get(self, path: str, **query: Any) -> Any:
         """The record at a path; the status must be 200."""
@@ -49,7 +49,7 @@ class Served:
 def served(settings: ApiSettings) -> Iterator[Served]:
     """Serve in a thread of this process until the block ends."""
     listener = listen(settings.host, 0)
-    server = Server(make_app(settings))
+    server = HttpServer(make_app(settings))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()
     url = address_of(listener)

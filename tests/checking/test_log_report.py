@@ -1,4 +1,4 @@
-"""Logs of servers started elsewhere, beside what their commands come to.
+"""Logs of servers started elsewhere, beside what their commands resolve to.
 
 llama-server: llama.cpp b11549 in the embedded engine at ``-lv 4``, SmolLM2-135M Q4_1. vLLM: lines and token
 counts measured with vLLM 0.32.0 on a processor, SmolLM2-135M; its line of arguments as 0.25.0 prints it.

@@ -87,7 +87,7 @@ def test_derived_lengths(
     served: int | None,
     config: Config,
 ) -> None:
-    """What vLLM 0.33's ModelConfig comes to; None where it raises ValueError."""
+    """What vLLM 0.33's ModelConfig resolves to; None where it raises ValueError."""
     words = () if asked is None else ("--max-model-len", str(asked))
     result = check(config(name, **changes), overrides, *words, env=env)
     resolved = result.resolved

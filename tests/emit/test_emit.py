@@ -11,7 +11,7 @@ import yaml
 from tests.emit.plans import of_checkpoint, on_gpus, on_processor
 
 from ropewalk import core
-from ropewalk.emit import KINDS, Kind, emit
+from ropewalk.emit import KINDS, EmitKind, emit
 from ropewalk.emit.server import server_of
 from ropewalk.emit.yamltext import yaml_text
 from ropewalk.errors import UsageError
@@ -22,7 +22,7 @@ from ropewalk.units import GIB, MIB
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_nothing_is_emitted_for_a_negative_verdict(qwen3: Inspection, single: Plan, kind: Kind) -> None:
+def test_nothing_is_emitted_for_a_negative_verdict(qwen3: Inspection, single: Plan, kind: EmitKind) -> None:
     with pytest.raises(UsageError) as refused:
         emit(on_gpus(qwen3, memory_bytes=16 * GIB), kind)
     assert refused.value.code == "does_not_fit"
@@ -134,7 +134,7 @@ def test_a_checkpoint_of_this_machine_is_none_of_the_hub(single: Plan) -> None:
 
 
 def test_kinds_are_listed_once() -> None:
-    assert get_args(Kind) == KINDS == ("shell", "k8s", "slurm", "skypilot")
+    assert get_args(EmitKind) == KINDS == ("shell", "k8s", "slurm", "skypilot")
 
 
 def test_yaml_keeps_order_and_names_nothing() -> None:

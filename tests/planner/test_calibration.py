@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from tests.planner.models import qwen3_8b
 
-from ropewalk.planner.calibration import Calibration, Rates, TimedPrompt, calibrate
+from ropewalk.planner.calibration import Calibration, PrefillRates, TimedPrompt, calibrate
 from ropewalk.planner.plan import make_plan, prompt_work
 from ropewalk.planner.records import PlanRequest, PromptWork, Speed
 
 REQUEST = PlanRequest(131072, "vllm")
-MACHINE = Rates(0.2, 4e14, 1e14)  # attention at a quarter of the rate of the linear layers
+MACHINE = PrefillRates(0.2, 4e14, 1e14)  # attention at a quarter of the rate of the linear layers
 
 
 def works(*lengths: int) -> tuple[PromptWork, ...]:

@@ -33,7 +33,7 @@ from ropewalk.serving.service import ServeSettings, Service
 from ropewalk.serving.verify import NOT_VERIFIED
 from ropewalk.tui import serverrun
 from ropewalk.tui.control import Control
-from ropewalk.tui.places import Place
+from ropewalk.tui.places import OpenEntry
 from ropewalk.tui.serverrun import Serving
 from ropewalk.tui.state import Masks, Opened
 from ropewalk.tui.stored import Stored
@@ -180,10 +180,10 @@ class FakeBackend(Backend):
             for heads in (1, 2, 4, 8, 16, 32)
         )
 
-    def cached(self) -> tuple[Place, ...]:
+    def cached(self) -> tuple[OpenEntry, ...]:
         return (
-            Place("Qwen/Qwen3-8B", "Qwen/Qwen3-8B", "checkpoint", 16 * GIB),
-            Place("HuggingFaceTB/SmolLM2-135M", "HuggingFaceTB/SmolLM2-135M", "checkpoint", 270 * MIB),
+            OpenEntry("Qwen/Qwen3-8B", "Qwen/Qwen3-8B", "checkpoint", 16 * GIB),
+            OpenEntry("HuggingFaceTB/SmolLM2-135M", "HuggingFaceTB/SmolLM2-135M", "checkpoint", 270 * MIB),
         )
 
 

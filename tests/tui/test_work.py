@@ -15,7 +15,7 @@ from ropewalk.inspector.records import Inspection
 from ropewalk.measuring import calibrate
 from ropewalk.measuring.recall.tasks import TASKS
 from ropewalk.measuring.recall.words import SeededRandom
-from ropewalk.planner.calibration import Calibration, Rates
+from ropewalk.planner.calibration import Calibration, PrefillRates
 from ropewalk.planner.records import PlanRequest
 from ropewalk.serving.host.devices import Device
 from ropewalk.serving.host.probe import Host
@@ -23,7 +23,7 @@ from ropewalk.tui.state import Opened
 from ropewalk.tui.work import Backend
 from ropewalk.units import GIB
 
-CALIBRATION = Calibration("run of yesterday", 32768, (Rates(300.0, None, None),), 0.8, 1.2, None)
+CALIBRATION = Calibration("run of yesterday", 32768, (PrefillRates(300.0, None, None),), 0.8, 1.2, None)
 REQUEST = PlanRequest(context_len=32768, engine="vllm", memory_bytes=48 * GIB, engine_version="0.33.0")
 
 

@@ -27,7 +27,7 @@ from ropewalk.api.routes import check, choose, health, plan, rope, runs, servers
 from ropewalk.api.routes import inspect as inspect_routes
 from ropewalk.api.settings import ApiSettings
 from ropewalk.api.sources import Sources
-from ropewalk.api.state import State
+from ropewalk.api.state import ServiceState
 from ropewalk.errors import RopewalkError, UsageError
 
 MAX_THREADS = 16  # what is calculated or read at once; more only take turns at the interpreter
@@ -36,7 +36,7 @@ MAX_THREADS = 16  # what is calculated or read at once; more only take turns at 
 def make_app(settings: ApiSettings) -> FastAPI:
     """The service as an ASGI application. Raises :class:`UsageError` for settings that cannot be."""
     settings = settings.checked()
-    state = State(
+    state = ServiceState(
         settings=settings,
         sources=Sources(settings.models_dirs, hub=settings.hub),
         jobs=Jobs(settings),
@@ -70,7 +70,7 @@ def make_app(settings: ApiSettings) -> FastAPI:
 @asynccontextmanager
 async def lifespan(app: FastAPI) -> AsyncIterator[None]:
     """Serve, go on with what an earlier service was measuring, and leave no job behind."""
-    state: State = app.state.ropewalk
+    state: ServiceState = app.state.ropewalk
     anyio.to_thread.current_default_thread_limiter().total_tokens = MAX_THREADS
     resuming = asyncio.create_task(resume_runs(state)) if state.settings.resume else None
     yield

@@ -75,7 +75,7 @@ class CheckBody(Body):
 class ServerBody(Body):
     """What to serve, on the loopback address of the service's machine; port 0 takes a free one.
 
-    ``verify`` fills the context once and compares with an unscaled twin before the answer.
+    ``verify`` fills the context once and compares with an unscaled baseline before the answer.
     """
 
     checkpoint: str

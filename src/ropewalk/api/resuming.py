@@ -11,14 +11,14 @@ from ropewalk import core
 from ropewalk.api.jobs import STOP_SECONDS
 from ropewalk.api.orders import MeasureOrder
 from ropewalk.api.pending import clear_pending, pending_runs
-from ropewalk.api.state import State
+from ropewalk.api.state import ServiceState
 from ropewalk.errors import RopewalkError, RunActiveError
 from ropewalk.measuring.settings import RunRequest
 
 _PAUSE_SECONDS = 0.5
 
 
-def order_of(state: State, run: str) -> MeasureOrder:
+def order_of(state: ServiceState, run: str) -> MeasureOrder:
     """To go on with a stored run; its target, arms and settings are its own.
 
     Raises :class:`RunStoreError`, and what is raised for a checkpoint that may not be named.
@@ -32,7 +32,7 @@ def order_of(state: State, run: str) -> MeasureOrder:
     )
 
 
-async def resume_runs(state: State) -> None:
+async def resume_runs(state: ServiceState) -> None:
     """Resume what was under way when an earlier service ended; what cannot be is told and left."""
     store = state.settings.store
     for run_id in await state.in_thread(pending_runs, store):
@@ -45,7 +45,7 @@ async def resume_runs(state: State) -> None:
                 clear_pending(store, run_id)
 
 
-async def _until_free(state: State, run_id: str) -> None:
+async def _until_free(state: ServiceState, run_id: str) -> None:
     """The worker of a service that was killed needs a moment to stop its engine."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(STOP_SECONDS):

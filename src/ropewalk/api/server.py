@@ -12,7 +12,7 @@ from fastapi import FastAPI
 from ropewalk.api.app import make_app
 from ropewalk.api.connections import GuardedConnection
 from ropewalk.api.settings import ApiSettings
-from ropewalk.api.state import State
+from ropewalk.api.state import ServiceState
 from ropewalk.errors import UsageError
 from ropewalk.limits import MAX_CONNECTIONS
 
@@ -20,7 +20,7 @@ FINISH_SECONDS = 5  # for what is being answered when the service is to stop
 _BACKLOG = 256
 
 
-class Server(uvicorn.Server):
+class HttpServer(uvicorn.Server):
     """Stops the jobs before anything else, so that the streams of their events end by themselves."""
 
     def __init__(self, app: FastAPI) -> None:
@@ -36,7 +36,7 @@ class Server(uvicorn.Server):
                 timeout_graceful_shutdown=FINISH_SECONDS,
             )
         )
-        self._state: State = app.state.ropewalk
+        self._state: ServiceState = app.state.ropewalk
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """What uvicorn does when it is told to stop."""
@@ -50,7 +50,7 @@ def run(settings: ApiSettings, port: int, *, ready: Callable[[str], None]) -> No
     with listen(settings.host, port) as listener:
         ready(address_of(listener))
         with contextlib.suppress(KeyboardInterrupt):
-            Server(app).run(sockets=[listener])
+            HttpServer(app).run(sockets=[listener])
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -44,7 +44,7 @@ class HostCache:
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class ServiceState:
     """One for each application."""
 
     settings: ApiSettings
@@ -54,16 +54,16 @@ class State:
     hosts: HostCache = field(default_factory=HostCache)
 
     async def in_thread(self, work: Callable[..., T], *arguments: object) -> T:
-        """What a function that blocks comes to."""
+        """The result of a function that blocks, run in a thread."""
         return await anyio.to_thread.run_sync(work, *arguments)
 
 
-async def _state(request: Request) -> State:
-    state: State = request.app.state.ropewalk
+async def _state(request: Request) -> ServiceState:
+    state: ServiceState = request.app.state.ropewalk
     return state
 
 
-UseState = Annotated[State, Depends(_state)]
+UseState = Annotated[ServiceState, Depends(_state)]
 
 
 def json_response(record: Any, *, status: int = 200, location: str | None = None) -> Response:

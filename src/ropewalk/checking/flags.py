@@ -17,7 +17,7 @@ from typing import Any, Literal
 from ropewalk.engines import EngineName
 from ropewalk.planner.rope.versions import parse_version
 
-Kind = Literal[
+FlagKind = Literal[
     "switch",  # takes no value
     "bool",  # takes no value and has a negated spelling
     "int",
@@ -46,7 +46,7 @@ class Flag:
     """
 
     names: tuple[str, ...]
-    kind: Kind
+    kind: FlagKind
     negated: tuple[str, ...] = ()
     env: str | None = None
     choices: tuple[str, ...] = ()

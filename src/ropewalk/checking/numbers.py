@@ -12,7 +12,7 @@ _STOI = re.compile(r"\s*([+-]?\d+)", re.ASCII)
 _STOF = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)", re.ASCII)
 _HUMAN = re.compile(r"(\d+(?:\.\d+)?)([kKmMgGtT])", re.ASCII)
 _SINGLE_MIN, _SINGLE_MAX = 2.0**-126, (2 - 2**-23) * 2.0**127
-_MOST = 1 << 53  # what a double still holds exactly
+_MAX_EXACT = 1 << 53  # what a double still holds exactly
 _POWERS = {"k": 1, "m": 2, "g": 3, "t": 4}
 
 
@@ -53,7 +53,7 @@ def human_int(text: str) -> int:
         number, suffix = match.groups()
         power = _POWERS[suffix.lower()]
         value = int(float(number) * 1000**power) if suffix.islower() else int(number) * 1024**power
-    if abs(value) > _MOST:
+    if abs(value) > _MAX_EXACT:
         raise ValueError("it is more than any count")
     return value
 

@@ -142,7 +142,7 @@ def _without_level(line: str) -> str:
 
 
 def _arguments(lines: Sequence[str]) -> tuple[str, ...] | None:
-    """The command that vLLM's own line of arguments comes to; secrets in it are left out."""
+    """The command that vLLM's own line of arguments resolves to; secrets in it are left out."""
     text = last_match(_ARGUMENTS, lines)
     if text is None or len(text) > MAX_LOG_LINE_CHARS:
         return None

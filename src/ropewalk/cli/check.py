@@ -48,7 +48,7 @@ def command(
     words: tuple[str, ...],
     as_json: bool,
 ) -> int:
-    """Judge a vllm or llama-server command line: what it comes to, what is wrong, how it should read.
+    """Judge a vllm or llama-server command line: what it resolves to, what is wrong, how it should read.
 
     Nothing is started. COMMAND may be one quoted string, as it stands in a script, a systemd unit or a
     compose file. Exit status 1 where an error is found, 3 where none is and the model or the memory could not

@@ -26,7 +26,7 @@ else:
 
 
 class UnitType(_IntegerType):
-    """A whole number that may carry a unit; what it came to is echoed beside a JSON document.
+    """A whole number that may carry a unit; the resolved number is echoed beside a JSON document.
 
     A page shows the number itself, so the echo would only stand in front of the verdict there.
     """

@@ -19,7 +19,7 @@ from ropewalk.errors import UsageError
 from ropewalk.report.figures import printable
 
 if TYPE_CHECKING:
-    from ropewalk.emit import Kind
+    from ropewalk.emit import EmitKind
     from ropewalk.planner.records import Plan
 
 _EMIT = "Start it elsewhere"
@@ -71,7 +71,7 @@ def command(
     beside: tuple[Path, ...],
     confirm: bool,
     sources: bool,
-    kind: Kind | None,
+    kind: EmitKind | None,
     output_path: Path | None,
     accelerator: str | None,
     node_addresses: tuple[str, ...],
@@ -158,7 +158,9 @@ def _say_engine(name: EngineName) -> None:
     click.echo(f"--engine {name}: {reason}", err=True)
 
 
-def _check(kind: Kind | None, output_path: Path | None, accelerator: str | None, *, as_json: bool) -> None:
+def _check(
+    kind: EmitKind | None, output_path: Path | None, accelerator: str | None, *, as_json: bool
+) -> None:
     """Raise :class:`UsageError` for options that make no sense together."""
     if kind is None and (output_path or accelerator):
         raise UsageError("--output and --accelerator are for what --emit writes: add --emit KIND")

@@ -1,4 +1,4 @@
-"""``ropewalk runs import``: the log of a server started elsewhere, beside what its command comes to."""
+"""``ropewalk runs import``: the log of a server started elsewhere, beside what its command resolves to."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from ropewalk.cli.params import FILE
 )
 @json_option
 def command(logfile: Path, checkpoint: str | None, line: str | None, as_json: bool) -> int:
-    """Show what a vllm or llama-server log printed beside what its command was bound to come to.
+    """Show what a vllm or llama-server log printed beside what its command had to resolve to.
 
     Nothing is stored and nothing started. Exit status 1 where the two disagree, or the server gave up.
     """

@@ -32,7 +32,7 @@ def check(
     machine: Machine | None = None,
     read: Callable[[str], Inspection | None] | None = None,
 ) -> CheckResult:
-    """Judge a ``vllm serve`` or ``llama-server`` command line: what it comes to, what is wrong, its repair.
+    """Judge a ``vllm serve`` or ``llama-server`` command: what it resolves to, what is wrong, its repair.
 
     ``command`` is its words, one string as typed into a shell, or a file that holds it (a script, a systemd
     unit, a compose file, llama-swap's configuration), with the name of the service behind it. Without
@@ -75,7 +75,7 @@ def read_log(
     command: str | Sequence[str] | None = None,
     checkpoint: Source | Inspection | None = None,
 ) -> LogReport:
-    """Lay the log of a vLLM or llama-server started elsewhere beside what its command was bound to come to.
+    """Lay the log of a vLLM or llama-server started elsewhere beside what its command had to resolve to.
 
     ``command`` is the server's command line, where the log does not tell it. Without ``checkpoint`` the
     command's own model is read where that is on this machine. Raises :class:`CheckpointError`, and

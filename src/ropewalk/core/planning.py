@@ -19,7 +19,7 @@ from ropewalk.validation import checked, record_of, require_type, tuple_of
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ropewalk.emit import Kind
+    from ropewalk.emit import EmitKind
     from ropewalk.engines import EngineName
     from ropewalk.inspector.records import Inspection
     from ropewalk.planner.options import PlanOptions, ServerOptions
@@ -211,7 +211,7 @@ def bake(
     )
 
 
-def emit(plan: Plan, kind: Kind, *, accelerator: str | None = None) -> str:
+def emit(plan: Plan, kind: EmitKind, *, accelerator: str | None = None) -> str:
     """A plan's launch record as a shell script, Kubernetes manifest, Slurm script or SkyPilot task.
 
     A checkpoint that is none of this machine's files is taken for one of the Hub. ``accelerator`` is

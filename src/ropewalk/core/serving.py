@@ -55,7 +55,7 @@ def serve(
     """Plan, check beforehand, start, and wait until the server has answered; use it in a ``with`` block.
 
     ``options`` are those of :func:`plan`; ``settings`` say where it listens, how long it may take, and
-    whether it is verified; ``say`` is told each step. On leaving the block the server and all of its
+    whether it is verified; ``say`` gets each step. On leaving the block the server and all of its
     processes are stopped, unless :meth:`Service.detach` left it running. Raises :class:`CheckpointError`,
     :class:`UsageError` (``plan_refused``, ``does_not_fit``), :class:`PreflightError` for what is known to
     fail before anything is started, and :class:`EngineError`.
@@ -89,7 +89,7 @@ def start(
 ) -> Service:
     """Start a server that was planned; raises as :func:`serve` does.
 
-    ``say`` is told each step that takes a while, ``on_check`` each check when it has been made, ``on_start``
+    ``say`` gets each step that takes a while, ``on_check`` each check when it has been made, ``on_start``
     where the engine's log will be, ``on_log`` each line in it until the server has answered, ``on_fill`` how
     many tokens a verification fills and about how many seconds that takes; ``on_process`` gets the
     engine's process, which may be interrupted from then on.

@@ -7,26 +7,26 @@ from collections.abc import Callable
 from typing import Literal, get_args
 
 from ropewalk.emit import k8s, shell, skypilot, slurm
-from ropewalk.emit.server import Server, server_of
+from ropewalk.emit.server import EmittedServer, server_of
 from ropewalk.errors import UsageError
 from ropewalk.inspector.readers.hubsource import HubId
 from ropewalk.planner.records import Plan
 
 __all__ = ["KINDS", "Kind", "emit"]
 
-Kind = Literal["shell", "k8s", "slurm", "skypilot"]
-KINDS: tuple[Kind, ...] = get_args(Kind)
+EmitKind = Literal["shell", "k8s", "slurm", "skypilot"]
+KINDS: tuple[EmitKind, ...] = get_args(EmitKind)
 
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
-_WRITERS: dict[Kind, Callable[[Server], str]] = {
+_WRITERS: dict[EmitKind, Callable[[EmittedServer], str]] = {
     "shell": shell.script,
     "k8s": k8s.manifest,
     "slurm": slurm.script,
 }
 
 
-def emit(plan: Plan, kind: Kind, *, hub: HubId | None = None, accelerator: str | None = None) -> str:
+def emit(plan: Plan, kind: EmitKind, *, hub: HubId | None = None, accelerator: str | None = None) -> str:
     """The file; the same plan gives the same bytes.
 
     ``hub`` is the repository where the plan's checkpoint is none of this machine's files. ``accelerator``

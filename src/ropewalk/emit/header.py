@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ropewalk.emit.server import Server
+from ropewalk.emit.server import EmittedServer
 from ropewalk.planner.records import DeviceShare, Plan, RopeDecision
 from ropewalk.units import format_bytes, format_tokens
 
 
-def header(server: Server, *notes: str) -> str:
+def header(server: EmittedServer, *notes: str) -> str:
     """Comment lines; ``notes`` say what is to be done with the file."""
     lines = [*_made_from(server), *notes]
     return "".join(f"# {printable(line)}".rstrip() + "\n" for line in lines)
@@ -34,7 +34,7 @@ def holds(plan: Plan, node: int) -> str:
     return ", ".join(words)
 
 
-def _made_from(server: Server) -> Iterator[str]:
+def _made_from(server: EmittedServer) -> Iterator[str]:
     plan = server.plan
     sequences = plan.request.num_sequences
     yield f"{plan.checkpoint}: {format_tokens(plan.context_len)} tokens x {sequences}, planned by ropewalk"
@@ -47,7 +47,7 @@ def _made_from(server: Server) -> Iterator[str]:
     yield ""
 
 
-def _machines(server: Server) -> str:
+def _machines(server: EmittedServer) -> str:
     count = server.num_nodes
     each = f"{server.gpus} GPU{'s' if server.gpus != 1 else ''}" if server.gpus else "processor"
     return f"{count} machine{'s' if count != 1 else ''}, {each}{' each' if count > 1 else ''}"

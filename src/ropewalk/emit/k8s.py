@@ -7,7 +7,7 @@ from pathlib import PurePath
 from typing import Any
 
 from ropewalk.emit.header import header
-from ropewalk.emit.server import Server, require_no_rpc, require_published
+from ropewalk.emit.server import EmittedServer, require_no_rpc, require_published
 from ropewalk.emit.yamltext import yaml_text
 from ropewalk.units import MIB
 
@@ -22,7 +22,7 @@ _NAME, _SET_NAME, _WORKER = (
 Data = dict[str, Any]
 
 
-def manifest(server: Server) -> str:
+def manifest(server: EmittedServer) -> str:
     """YAML for ``kubectl apply``.
 
     Raises :class:`UsageError` without a released version, and for RPC servers.
@@ -34,7 +34,7 @@ def manifest(server: Server) -> str:
     return header(server, *_notes(server)) + yaml_text(*documents)
 
 
-def _notes(server: Server) -> tuple[str, ...]:
+def _notes(server: EmittedServer) -> tuple[str, ...]:
     if server.hub is None:
         name = PurePath(server.plan.checkpoint).name
         needs = f"a PersistentVolumeClaim {_CLAIM} with {name} in it"
@@ -46,7 +46,7 @@ def _notes(server: Server) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def _single(server: Server, image: str) -> tuple[Data, Data]:
+def _single(server: EmittedServer, image: str) -> tuple[Data, Data]:
     labels = {_NAME: server.name}
     deployment = {
         "apiVersion": "apps/v1",
@@ -62,7 +62,7 @@ def _single(server: Server, image: str) -> tuple[Data, Data]:
     return deployment, _service(server.name, server, labels)
 
 
-def _group(server: Server, image: str) -> tuple[Data, Data]:
+def _group(server: EmittedServer, image: str) -> tuple[Data, Data]:
     leader = server.of_node(0, head="$(LWS_LEADER_ADDRESS)")
     worker = server.of_node("$(LWS_WORKER_INDEX)", head="$(LWS_LEADER_ADDRESS)")
     labels = {_NAME: server.name}
@@ -91,7 +91,7 @@ def _group(server: Server, image: str) -> tuple[Data, Data]:
     return leader_worker_set, _service(f"{server.name}-leader", server, selector)
 
 
-def _pod(server: Server, own: Sequence[str], image: str, probes: Data) -> Data:
+def _pod(server: EmittedServer, own: Sequence[str], image: str, probes: Data) -> Data:
     """One container; ``own`` are arguments beside the common ones, ``probes`` empty where none asks it."""
     mounts, volumes = zip(_shared_memory(), _model(server), strict=True)
     container = {
@@ -113,7 +113,7 @@ def _literal(word: str) -> str:
     return word.replace("$", "$$")
 
 
-def _env(server: Server) -> list[Data]:
+def _env(server: EmittedServer) -> list[Data]:
     values: list[Data] = [{"name": name, "value": _literal(value)} for name, value in server.env.items()]
     if server.num_nodes > 1:
         own = {"fieldRef": {"fieldPath": "status.podIP"}}
@@ -125,14 +125,14 @@ def _env(server: Server) -> list[Data]:
     return values
 
 
-def _probes(server: Server) -> Data:
+def _probes(server: EmittedServer) -> Data:
     """Nobody restarts it while it loads, for as long as that may take."""
     probe = {"httpGet": {"path": "/health", "port": "http"}, "periodSeconds": _PROBE_SECONDS}
     patience = -(-server.ready_seconds // _PROBE_SECONDS)
     return {"startupProbe": {**probe, "failureThreshold": patience}, "readinessProbe": probe}
 
 
-def _resources(server: Server) -> Data:
+def _resources(server: EmittedServer) -> Data:
     """Devices, and what the plan puts into the machine's own memory; how much beside that is not planned."""
     memory = {"memory": f"{-(-server.host_bytes // MIB)}Mi"} if server.host_bytes else {}
     return _filled({"requests": memory, "limits": {"nvidia.com/gpu": server.gpus} if server.gpus else {}})
@@ -143,7 +143,7 @@ def _shared_memory() -> tuple[Data, Data]:
     return {"name": "shm", "mountPath": "/dev/shm"}, {"name": "shm", "emptyDir": {"medium": "Memory"}}  # noqa: S108
 
 
-def _model(server: Server) -> tuple[Data, Data]:
+def _model(server: EmittedServer) -> tuple[Data, Data]:
     if server.hub is not None:
         return {"name": "cache", "mountPath": _CACHE}, {"name": "cache", "emptyDir": {}}
     claim = {"claimName": _CLAIM, "readOnly": True}
@@ -151,7 +151,7 @@ def _model(server: Server) -> tuple[Data, Data]:
     return mount, {"name": "models", "persistentVolumeClaim": claim}
 
 
-def _service(name: str, server: Server, selector: Data) -> Data:
+def _service(name: str, server: EmittedServer, selector: Data) -> Data:
     return {
         "apiVersion": "v1",
         "kind": "Service",

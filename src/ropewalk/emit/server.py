@@ -23,7 +23,7 @@ _LONGEST_NAME = 40  # of 63 in a DNS label; Kubernetes hangs "-0-1" and hashes o
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
+class EmittedServer:
     """``argv`` are the engine's arguments without those that tell machines apart, ``env`` what is added to
     the environment. ``model`` is what ``argv`` calls the model; ``hub`` says that it is a
     repository, else it is a path. ``gpus`` are those of one machine, ``host_bytes`` the most that is planned
@@ -53,11 +53,11 @@ class Server:
         """How long the engine may take to load."""
         return int(adapter_of(self.engine).READY_SECONDS)
 
-    def reachable(self) -> Server:
+    def reachable(self) -> EmittedServer:
         """The server listening on every address of its machine."""
         return replace(self, argv=_with(self.argv, self.argv.index("--host") + 1, _EVERYWHERE))
 
-    def moved(self, folder: str) -> Server:
+    def moved(self, folder: str) -> EmittedServer:
         """The server with its model in another folder; unchanged for one from the Hub."""
         if self.hub is not None:
             return self
@@ -69,7 +69,7 @@ class Server:
         return node_flags(num_nodes=self.num_nodes, node=node, head=head)
 
 
-def server_of(plan: Plan, *, hub: HubId | None) -> Server:
+def server_of(plan: Plan, *, hub: HubId | None) -> EmittedServer:
     """What the plan's launch record starts. Raises :class:`UsageError` for a plan that must not start."""
     launch = _launch_of(plan)
     argv, env = _alike(launch)
@@ -79,7 +79,7 @@ def server_of(plan: Plan, *, hub: HubId | None) -> Server:
             f"{engine.name} is given a file: download {hub.repo} and plan for that",
             where={"checkpoint": hub.repo, "engine": engine.name},
         )
-    return Server(
+    return EmittedServer(
         plan=plan,
         name=_dns_name(argv[_MODEL_AT]),
         engine=engine.name,
@@ -95,7 +95,7 @@ def server_of(plan: Plan, *, hub: HubId | None) -> Server:
     )
 
 
-def require_published(server: Server) -> str:
+def require_published(server: EmittedServer) -> str:
     """The version to pin images and packages to. Raises :class:`UsageError` where it was never released."""
     published, version, engine = server.published, server.version, server.engine
     parts = parse_version(version, engine)
@@ -108,7 +108,7 @@ def require_published(server: Server) -> str:
     )
 
 
-def require_no_rpc(server: Server, kind: str) -> None:
+def require_no_rpc(server: EmittedServer, kind: str) -> None:
     """Raise :class:`UsageError` for a plan whose layers lie on RPC servers."""
     servers = server.plan.request.rpc_servers
     if servers:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from textwrap import indent
 
 from ropewalk.emit.header import header, holds
-from ropewalk.emit.server import Server
+from ropewalk.emit.server import EmittedServer
 
 _STEP = "  "
 _PROLOGUE = """\
@@ -23,7 +23,7 @@ fi
 """
 
 
-def script(server: Server) -> str:
+def script(server: EmittedServer) -> str:
     """A POSIX script. For a group it is started on each machine with that one's number."""
     if server.num_nodes == 1:
         notes = _rpc_notes(server.plan.request.rpc_servers)
@@ -40,7 +40,7 @@ def script(server: Server) -> str:
     )
 
 
-def command(server: Server, *before: str, program: str | None = None, after: str = "") -> str:
+def command(server: EmittedServer, *before: str, program: str | None = None, after: str = "") -> str:
     """The server's command, one flag a line; ``after`` is shell text behind it."""
     settings = [f"{name}={shlex.quote(value)}" for name, value in server.env.items()]
     words = [*before, *(["env", *settings] if settings else []), program or server.engine]
@@ -48,19 +48,19 @@ def command(server: Server, *before: str, program: str | None = None, after: str
     return f" \\\n{_STEP}".join(lines) + "\n"
 
 
-def function(server: Server) -> str:
+def function(server: EmittedServer) -> str:
     """``serve``: the command of every machine, what tells them apart being its arguments."""
     return "serve() {\n" + indent(command(server, "exec", after='"$@"'), _STEP) + "}\n"
 
 
-def of_head_or_other(server: Server, *, node: str, head: str) -> str:
+def of_head_or_other(server: EmittedServer, *, node: str, head: str) -> str:
     """Calls ``serve`` as node 0 or another one; both are shell variables."""
     first = " ".join(server.of_node(0, head=f'"${head}"'))
     other = " ".join(server.of_node(f'"${node}"', head=f'"${head}"'))
     return f'if [ "${node}" -eq 0 ]; then\n{_STEP}serve {first}\nelse\n{_STEP}serve {other}\nfi\n'
 
 
-def _node(server: Server, node: int) -> str:
+def _node(server: EmittedServer, node: int) -> str:
     what = holds(server.plan, node)
     flags = " ".join(server.of_node(node, head='"$head"'))
     return f"# node {node}{f': {what}' if what else ''}\n{node}) serve {flags} ;;\n"

@@ -7,7 +7,7 @@ from pathlib import PurePath
 from typing import Any
 
 from ropewalk.emit.header import header
-from ropewalk.emit.server import Server, require_no_rpc, require_published
+from ropewalk.emit.server import EmittedServer, require_no_rpc, require_published
 from ropewalk.emit.shell import command, function, of_head_or_other
 from ropewalk.emit.yamltext import yaml_text
 from ropewalk.errors import UsageError
@@ -28,7 +28,7 @@ export VLLM_HOST_IP
 """
 
 
-def task(server: Server, *, accelerator: str | None) -> str:
+def task(server: EmittedServer, *, accelerator: str | None) -> str:
     """YAML for ``sky launch``, and for ``sky serve up`` where one machine is enough.
 
     Raises :class:`UsageError` without a released version, for RPC servers, and where nothing says which GPUs.
@@ -45,7 +45,7 @@ def task(server: Server, *, accelerator: str | None) -> str:
     return header(server, *notes) + yaml_text(_task(server, version, accelerator))
 
 
-def _task(server: Server, version: str, accelerator: str | None) -> dict[str, Any]:
+def _task(server: EmittedServer, version: str, accelerator: str | None) -> dict[str, Any]:
     package = server.published.package if server.gpus else None
     data: dict[str, Any] = {"name": server.name, "num_nodes": server.num_nodes}
     data["resources"] = {
@@ -65,7 +65,7 @@ def _task(server: Server, version: str, accelerator: str | None) -> dict[str, An
     return data
 
 
-def _devices(server: Server, accelerator: str | None) -> dict[str, str]:
+def _devices(server: EmittedServer, accelerator: str | None) -> dict[str, str]:
     """GPUs by name, or by the planned memory of one; a processor by the memory beside it."""
     if not server.gpus:
         return {"memory": f"{-(-server.host_bytes // GIB)}+"}
@@ -79,13 +79,13 @@ def _devices(server: Server, accelerator: str | None) -> dict[str, str]:
     return {"accelerators": f"{kind}:{server.gpus}"}
 
 
-def _files(server: Server) -> dict[str, str]:
+def _files(server: EmittedServer) -> dict[str, str]:
     """The checkpoint, with all parts of a split file."""
     path = PurePath(server.plan.checkpoint)
     return {_MODELS: str(path.parent)} if _PART.search(path.name) else {server.model: str(path)}
 
 
-def _run(server: Server, *, installed: bool) -> str:
+def _run(server: EmittedServer, *, installed: bool) -> str:
     begin = "set -eu\n" + (_ENTER if installed else "")
     if server.num_nodes == 1:
         return begin + command(server, "exec", program=None if installed else server.published.program)

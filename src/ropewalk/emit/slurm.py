@@ -5,7 +5,7 @@ from __future__ import annotations
 from textwrap import indent
 
 from ropewalk.emit.header import header
-from ropewalk.emit.server import Server, require_no_rpc
+from ropewalk.emit.server import EmittedServer, require_no_rpc
 from ropewalk.emit.shell import command, function, of_head_or_other
 
 # The first task that ends, with whatever status, ends the step half a minute later.
@@ -22,7 +22,7 @@ srun --kill-on-bad-exit=1 --wait=30 bash -c node
 """
 
 
-def script(server: Server) -> str:
+def script(server: EmittedServer) -> str:
     """A bash script for ``sbatch``. Raises :class:`UsageError` for RPC servers."""
     require_no_rpc(server, "a Slurm job")
     server = server.reachable()
@@ -38,7 +38,7 @@ def script(server: Server) -> str:
     return f"#!/bin/bash\n{header(server, *notes)}{_directives(server)}\nset -eu\n\n{body}"
 
 
-def _directives(server: Server) -> str:
+def _directives(server: EmittedServer) -> str:
     options = [
         f"--job-name={server.name}",
         f"--nodes={server.num_nodes}",

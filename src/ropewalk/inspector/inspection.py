@@ -55,11 +55,11 @@ from ropewalk.inspector.layer_kinds import AnyLayer
 from ropewalk.inspector.published import contexts
 from ropewalk.inspector.records import (
     Checkpoint,
+    CheckpointKind,
     CheckpointSummary,
     DtypeTotal,
     Fact,
     Inspection,
-    Kind,
     WeightBytes,
 )
 from ropewalk.limits import MAX_LAYERS
@@ -90,7 +90,9 @@ def _settings(checkpoint: Checkpoint) -> Settings:
 class _Derivation:
     """The steps from settings and names to an inspection, each reading what the earlier ones found."""
 
-    def __init__(self, checkpoint: Checkpoint, settings: Settings, names: Names, kind: Kind) -> None:
+    def __init__(
+        self, checkpoint: Checkpoint, settings: Settings, names: Names, kind: CheckpointKind
+    ) -> None:
         self.checkpoint, self.settings, self.names, self.kind = checkpoint, settings, names, kind
         self.findings = list(checkpoint.findings)
         self.incomplete = is_incomplete(checkpoint.findings)
@@ -312,7 +314,9 @@ class _Derivation:
         return groups + group_layers(cross_layers(layers))
 
 
-def _inspect_part(checkpoint: Checkpoint, settings: Settings, names: Names, kind: Kind) -> Inspection:
+def _inspect_part(
+    checkpoint: Checkpoint, settings: Settings, names: Names, kind: CheckpointKind
+) -> Inspection:
     """An adapter, a projector, or something that has no layers to describe."""
     facts, findings = identity_facts(settings), list(checkpoint.findings)
     if kind == "adapter":
@@ -336,7 +340,9 @@ def _inspect_part(checkpoint: Checkpoint, settings: Settings, names: Names, kind
     )
 
 
-def _summary(checkpoint: Checkpoint, names: Names, kind: Kind, parameters: int | None) -> CheckpointSummary:
+def _summary(
+    checkpoint: Checkpoint, names: Names, kind: CheckpointKind, parameters: int | None
+) -> CheckpointSummary:
     counts: Counter[str] = Counter()
     sizes: Counter[str] = Counter()
     elements = 0

@@ -12,7 +12,7 @@ from ropewalk.inspector.tensors import TensorTable
 from ropewalk.pages import Paged
 
 Format = Literal["safetensors", "gguf", "config"]
-Kind = Literal["model", "adapter", "draft", "projector", "unknown"]
+CheckpointKind = Literal["model", "adapter", "draft", "projector", "unknown"]
 Source = Literal["tensor", "config", "gguf", "default", "derived", "assumed"]
 
 
@@ -71,7 +71,7 @@ class CheckpointSummary:
     """
 
     source: str
-    kind: Kind
+    kind: CheckpointKind
     format: Format
     files: tuple[CheckpointFile, ...]
     num_tensors: int

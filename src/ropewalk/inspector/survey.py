@@ -12,7 +12,7 @@ from ropewalk.inspector.checkpoint import open_checkpoint
 from ropewalk.inspector.inspection import inspect_checkpoint
 from ropewalk.inspector.readers.repository import CONFIG
 from ropewalk.inspector.readers.weights import one_of_each
-from ropewalk.inspector.records import Checkpoint, Format, Inspection, Kind
+from ropewalk.inspector.records import Checkpoint, CheckpointKind, Format, Inspection
 
 _MAX_LISTED = 200
 _MAX_DEPTH = 3
@@ -28,7 +28,7 @@ class Listed:
     """
 
     name: str
-    kind: Kind | None = None
+    kind: CheckpointKind | None = None
     format: Format | None = None
     architecture: str | None = None
     type: str | None = None

@@ -37,7 +37,7 @@ class Client(Answering, Readable, Protocol):
     """The part of :class:`ropewalk.serving.client.ServerClient` that is measured."""
 
 
-class Server(Protocol):
+class MeasuredServer(Protocol):
     """A started server as far as it is measured: :class:`ropewalk.serving.launcher.RunningServer`."""
 
     @property
@@ -62,7 +62,7 @@ _THINKING = {
     "off": "asked without thinking, by the switch of its chat template (enable_thinking false)",
     "closed": "asked without thinking: its chat template begins a thought, which the prompt ends at once",
 }
-StartServer = Callable[[Launch, Path], AbstractContextManager[Server]]  # leaving it stops the server
+StartServer = Callable[[Launch, Path], AbstractContextManager[MeasuredServer]]  # leaving it stops the server
 
 
 class ArmRun:
@@ -114,7 +114,7 @@ class ArmRun:
             self._tell("arm_failed", "error", f"{self.arm.label} failed: {error.message}", log=str(log_path))
         session.end(self.result)
 
-    def _examine(self, server: Server, sampler: MemorySampler) -> None:
+    def _examine(self, server: MeasuredServer, sampler: MemorySampler) -> None:
         report = server.report
         findings = (*self.result.findings, *server.findings)
         self._note(context_reported=report.context_len, ready_seconds=server.ready_seconds, findings=findings)
@@ -133,7 +133,7 @@ class ArmRun:
         losses.rest()
         self._note_memory(report, replace(seen, longest=self._mark("longest", sampler)))
 
-    def _exam(self, server: Server) -> RecallRunner:
+    def _exam(self, server: MeasuredServer) -> RecallRunner:
         session, plan = self.session, self.arm.plan
         vocabulary = Vocabulary(server.client, session.memo)
         frame = make_frame(server.client, session.settings.form)
@@ -161,7 +161,7 @@ class ArmRun:
             self._tell("thinking_off", "info", f"{self.arm.label}: {_THINKING[frame.thinking]}")
         return exam
 
-    def _losses(self, exam: RecallRunner, server: Server) -> LossRun:
+    def _losses(self, exam: RecallRunner, server: MeasuredServer) -> LossRun:
         """The texts before this server. Raises :class:`UsageError` where a resumed run's have changed."""
         session = self.session
         losses = LossRun(session, self.arm, exam, server.client)
@@ -208,7 +208,7 @@ class ArmRun:
         where = {"minutes": session.settings.minutes, "lengths_left_out": left_out}
         session.fix(chosen, Finding("grid_chosen", "warning" if left_out else "info", message, where))
 
-    def _ask(self, step: Step, exam: RecallRunner, server: Server, *, is_cached: bool) -> None:
+    def _ask(self, step: Step, exam: RecallRunner, server: MeasuredServer, *, is_cached: bool) -> None:
         """What is open of one haystack; the first question is evaluated whole, unless its haystack is in the
         server's cache, the others reuse it."""
         settings = self.session.settings

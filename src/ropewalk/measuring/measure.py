@@ -15,7 +15,7 @@ from ropewalk.engines import EngineBuild
 from ropewalk.errors import RunActiveError, UsageError
 from ropewalk.findings import Finding
 from ropewalk.inspector.records import Inspection
-from ropewalk.measuring.arm_run import ArmRun, Server, StartServer
+from ropewalk.measuring.arm_run import ArmRun, MeasuredServer, StartServer
 from ropewalk.measuring.arms import Arm, distinct, expanded, plan_arm
 from ropewalk.measuring.calibrate import calibration_of, key_of
 from ropewalk.measuring.events import Event, RunEnded, RunStarted
@@ -38,7 +38,7 @@ __all__ = ["MeasureSettings", "run_measurement"]
 Seen = TypeVar("Seen", Trial, LossSpan)
 
 
-def _start(launch: Launch, log_path: Path) -> AbstractContextManager[Server]:
+def _start(launch: Launch, log_path: Path) -> AbstractContextManager[MeasuredServer]:
     from ropewalk.serving.launcher import start
 
     return start(launch, log_path=log_path)

@@ -24,7 +24,7 @@ class TimedPrompt:
 
 
 @dataclass(frozen=True, slots=True)
-class Rates:
+class PrefillRates:
     """Effective FLOPs per second of the two parts of prefill; None where a part took no time of its own."""
 
     seconds_fixed: float
@@ -59,7 +59,7 @@ class Calibration:
 
     source: str
     longest_len: int
-    rates: tuple[Rates, ...]
+    rates: tuple[PrefillRates, ...]
     fastest: float
     slowest: float
     decode: ByteRate | None
@@ -109,7 +109,7 @@ def calibrated_speed(calibration: Calibration, work: PromptWork) -> Speed:
     )
 
 
-def _rates(prompts: Sequence[TimedPrompt]) -> Rates:
+def _rates(prompts: Sequence[TimedPrompt]) -> PrefillRates:
     """Three lengths tell what is fixed from the rest, two attention from linear layers, one neither."""
     work = [
         (float(p.work.prefill.linear_flops), float(p.work.prefill.attention_flops_causal)) for p in prompts
@@ -124,7 +124,7 @@ def _rates(prompts: Sequence[TimedPrompt]) -> Rates:
     else:
         (linear,) = nonnegative([(sum(parts),) for parts in work], seconds)
         attention = linear
-    return Rates(fixed, 1 / linear if linear else None, 1 / attention if attention else None)
+    return PrefillRates(fixed, 1 / linear if linear else None, 1 / attention if attention else None)
 
 
 def _byte_rate(rates: Sequence[float]) -> ByteRate | None:

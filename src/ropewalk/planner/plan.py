@@ -46,7 +46,7 @@ from ropewalk.planner.ways_out import ways_out
 from ropewalk.planner.weights import weights_findings
 from ropewalk.units import MIB, format_bytes
 
-_LEAST = {
+_MIN_VALUES = {
     "context_len": LONGEST, "num_sequences": 1, "tensor_parallel": 1, "pipeline_parallel": 1,
     "max_batched_tokens": 1, "batch": 1, "ubatch": 1, "gpu_layers": 0, "cache_ram_bytes": 0,
     "context_checkpoints": 0, "data_parallel": 1, "decode_context_parallel": 1, "nodes": 1,
@@ -55,7 +55,7 @@ _LEAST = {
 }  # fmt: skip
 # By kind, some with a number: as the engines and torch name them.
 _DEVICE = re.compile(r"auto|cpu|(?:gpu|cuda|rocm|hip|metal|mps|vulkan|sycl|xpu)(?::?\d+)?", re.IGNORECASE)
-_MOST = 2**63 - 1  # what an engine could be given
+_MAX_VALUE = 2**63 - 1  # what an engine could be given
 _MAX_DEVICES = 1024  # each gets a share of its own
 
 
@@ -182,10 +182,10 @@ def require_sane(request: PlanRequest) -> None:
             f"{request.device!r} is no device: auto, cpu, gpu or cuda:0",
             where={"field": "device", "value": request.device},
         )
-    for name, least in _LEAST.items():
+    for name, least in _MIN_VALUES.items():
         value = getattr(request, name)
-        if value is not None and not least <= value <= _MOST:
-            limit = f"at least {least}" if value < least else f"at most {_MOST}"
+        if value is not None and not least <= value <= _MAX_VALUE:
+            limit = f"at least {least}" if value < least else f"at most {_MAX_VALUE}"
             raise UsageError(f"{name} must be {limit}, not {value}", where={"field": name, "value": value})
     if len(request.link_speed) > 2 or min(request.link_speed, default=1) < 1:
         raise UsageError(

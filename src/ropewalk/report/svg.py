@@ -138,7 +138,7 @@ _WIDTH, _HEIGHT = 680, 260
 _MARGIN_LEFT, _MARGIN_RIGHT, _MARGIN_TOP, _MARGIN_BOTTOM = 52, 40, 14, 44
 _SHAPES = ("circle", "square", "triangle", "diamond")
 _X_LABEL = 48
-Place = Callable[[float, float], tuple[float, float]]
+Projection = Callable[[float, float], tuple[float, float]]
 
 
 def line_plot(lines: Sequence[Line], *, x_title: str, y_title: str) -> Markup:
@@ -159,7 +159,7 @@ def line_plot(lines: Sequence[Line], *, x_title: str, y_title: str) -> Markup:
     return element("svg", *parts, viewBox=f"0 0 {_WIDTH} {_HEIGHT}", width=_WIDTH, role="img")
 
 
-def _axes(place: Place, x_marks: Sequence[float], y_ticks: Sequence[float]) -> list[Markup]:
+def _axes(place: Projection, x_marks: Sequence[float], y_ticks: Sequence[float]) -> list[Markup]:
     parts = []
     for tick in y_ticks:
         (left, y), (right, _) = place(0, tick), place(x_marks[-1], tick)
@@ -174,7 +174,7 @@ def _axes(place: Place, x_marks: Sequence[float], y_ticks: Sequence[float]) -> l
     return parts
 
 
-def _series(line: Line, number: int, place: Place) -> Markup:
+def _series(line: Line, number: int, place: Projection) -> Markup:
     spots = [place(x, y) for x, y in sorted(line.points)]
     parts = [element("path", d=_path(line.planned, place), class_="line plan")] if line.planned else []
     if line.band:
@@ -185,7 +185,7 @@ def _series(line: Line, number: int, place: Place) -> Markup:
     return element("g", *parts, class_=_series_class(number))
 
 
-def _path(points: Iterable[tuple[float, float]], place: Place) -> str:
+def _path(points: Iterable[tuple[float, float]], place: Projection) -> str:
     return "M" + " L".join(f"{x:.1f} {y:.1f}" for x, y in (place(*point) for point in points))
 
 

@@ -12,7 +12,7 @@ from ropewalk.serving.launcher import RunningServer
 from ropewalk.serving.process.group import RunningNode
 from ropewalk.serving.server_report import ServerLoad
 
-State = Literal["idle", "busy", "silent", "unsupported"]
+Activity = Literal["idle", "busy", "silent", "unsupported"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Moment:
     not tell.
     """
 
-    state: State
+    state: Activity
     uptime_seconds: float
     load: ServerLoad | None
     prompt_rate: float | None
@@ -58,7 +58,7 @@ class Watch:
         try:
             load = self._server.client.load()
         except EngineError as error:
-            state: State = "unsupported" if error.code == "not_reported" else "silent"
+            state: Activity = "unsupported" if error.code == "not_reported" else "silent"
         else:
             state = "busy" if load.running or load.waiting else "idle"
             if self._load is not None:

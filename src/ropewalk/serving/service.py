@@ -33,7 +33,7 @@ Say = Callable[[str], None]
 class ServeSettings:
     """How a planned server is started; None takes the engine's own port, or a log in the user's folder.
 
-    A ``port`` of 0 takes a free one. ``verify`` fills the context and asks an unscaled twin, see
+    A ``port`` of 0 takes a free one. ``verify`` fills the context and asks an unscaled baseline, see
     :mod:`ropewalk.serving.verify`. ``force`` starts in spite of a failed check. ``spread`` says where the
     nodes of a plan for several machines are.
     """
@@ -98,7 +98,7 @@ def start_service(
 ) -> Service:
     """Check, start and, if asked, verify.
 
-    ``say`` is told each step that takes a while, ``on_check`` each check when it has been made, ``on_start``
+    ``say`` gets each step that takes a while, ``on_check`` each check when it has been made, ``on_start``
     where the engine's log will be, ``on_log`` each line in it until the server has answered, ``on_fill`` how
     many tokens a verification fills and about how many seconds that takes; ``on_process`` gets the
     engine's process, which may be interrupted from then on.

@@ -2,7 +2,7 @@
 
 Scaling that an engine ignores leaves no trace: answers to short prompts look right. Every static scaling
 changes the angles of the first tokens already, so the log-probabilities of one fixed short prompt are
-compared with those of the same engine and weights without scaling: a twin of 1,024 tokens, started before
+compared with those of the same engine and weights without scaling: a baseline of 1,024 tokens, started before
 the server and stopped again (seconds for llama.cpp, a full start for vLLM). A server may also accept the
 planned length and answer nothing there, and even short prompts wrongly from then on (vLLM 0.32.0 with a
 rotary table shorter than the context): so one prompt up to the last position is sent, and a short one
@@ -29,7 +29,7 @@ from ropewalk.serving.host.probe import companions, host_for, machine_of
 from ropewalk.serving.launcher import RunningServer, start
 from ropewalk.serving.server_report import ServerReport
 
-TWIN_LEN = 1024
+BASELINE_LEN = 1024
 _CHOICES = 20  # what vLLM allows at most unless told otherwise (--max-logprobs)
 _ANSWER_TOKENS = 4
 # Two starts of one engine agree to the last digit whatever the length of their context; YaRN by 1.1 moves
@@ -63,7 +63,7 @@ class Verification:
     """What was seen of the plan's promises; None where it was not looked at.
 
     ``filled_tokens`` is the length of the longest prompt that was answered, ``rope_difference`` the largest
-    difference in the first token's log-probabilities between the server and its unscaled twin.
+    difference in the first token's log-probabilities between the server and its unscaled baseline.
     """
 
     filled_tokens: int | None
@@ -83,7 +83,7 @@ def ask_unscaled(
     What ``launch`` has behind the arguments of the plan is the baseline's as well: both must compute alike.
     Raises :class:`EngineError` where the baseline cannot be served.
     """
-    length = min(plan.native_context or TWIN_LEN, TWIN_LEN)
+    length = min(plan.native_context or BASELINE_LEN, BASELINE_LEN)
     request = replace(plan.request, context_len=length, num_sequences=1, arm="shipped", kv_unified=False)
     build = launch.found_build
     machine = machine_of(request, host_for(build))
@@ -92,15 +92,15 @@ def ask_unscaled(
         for one in (plan, make_plan(inspection, request, machine=machine, **companions(request)))
     )
     baseline = replace(baseline, argv=(*baseline.argv, *launch.argv[len(planned.argv) :]))
-    twin_log = log_path.with_name(f"{log_path.stem}-unscaled{log_path.suffix}")
-    with start(baseline, log_path=twin_log) as server:
+    baseline_log = log_path.with_name(f"{log_path.stem}-unscaled{log_path.suffix}")
+    with start(baseline, log_path=baseline_log) as server:
         return probe(server.client)
 
 
 def verify(
     server: RunningServer, plan: Plan, *, unscaled: Probe | None, on_fill: OnFill | None = None
 ) -> Verification:
-    """Fill the context to its last position, and compare a short answer before and after and with the twin's.
+    """Fill the context to its last position; compare a short answer before, after and with the baseline's.
 
     Takes as long as the prefill of the whole context: ``on_fill`` hears the tokens and about how many
     seconds, None where that is soon known.

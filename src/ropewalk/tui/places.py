@@ -16,7 +16,7 @@ _MARKS = ("config.json", "model.safetensors", "model.safetensors.index.json")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class OpenEntry:
     """A thing to open: ``kind`` says whether it is a checkpoint or a folder to walk into.
 
     ``source`` is what is opened; ``bytes`` None where it is not known without reading.
@@ -28,7 +28,7 @@ class Place:
     bytes: int | None = None
 
 
-def folder_entries(folder: Path) -> tuple[Place, ...]:
+def folder_entries(folder: Path) -> tuple[OpenEntry, ...]:
     """The parent, then checkpoints, then folders, by name. Raises OSError where it cannot be listed."""
     with os.scandir(folder) as scan:
         found = [entry for _, entry in zip(range(_MAX_ENTRIES), scan, strict=False)]
@@ -36,23 +36,23 @@ def folder_entries(folder: Path) -> tuple[Place, ...]:
         one for entry in found if not entry.name.startswith(".") and (one := _entry(entry)) is not None
     ]
     entries.sort(key=lambda entry: (entry.kind == "folder", entry.name.lower()))
-    return (Place("..", str(folder.parent), "folder"), *entries)
+    return (OpenEntry("..", str(folder.parent), "folder"), *entries)
 
 
-def _entry(entry: os.DirEntry[str]) -> Place | None:
+def _entry(entry: os.DirEntry[str]) -> OpenEntry | None:
     if entry.is_dir():
         is_checkpoint = any(os.path.exists(os.path.join(entry.path, mark)) for mark in _MARKS)
-        return Place(entry.name, entry.path, "checkpoint" if is_checkpoint else "folder")
+        return OpenEntry(entry.name, entry.path, "checkpoint" if is_checkpoint else "folder")
     if not entry.name.endswith(_SUFFIXES):
         return None
     try:
         size = entry.stat().st_size
     except OSError:
         size = None
-    return Place(entry.name, entry.path, "checkpoint", size)
+    return OpenEntry(entry.name, entry.path, "checkpoint", size)
 
 
-def cached_repositories() -> tuple[Place, ...]:
+def cached_repositories() -> tuple[OpenEntry, ...]:
     """The models in the Hub's cache with their bytes on disk, the largest first."""
     from huggingface_hub import constants, scan_cache_dir
     from huggingface_hub.errors import CacheNotFound
@@ -63,7 +63,7 @@ def cached_repositories() -> tuple[Place, ...]:
         return ()
     models = [repo for repo in cache.repos if repo.repo_type == "model"]
     models.sort(key=lambda repo: -repo.size_on_disk)
-    return tuple(Place(repo.repo_id, repo.repo_id, "checkpoint", repo.size_on_disk) for repo in models)
+    return tuple(OpenEntry(repo.repo_id, repo.repo_id, "checkpoint", repo.size_on_disk) for repo in models)
 
 
 def completion(typed: str, *, known: Iterable[str] = ()) -> str | None:

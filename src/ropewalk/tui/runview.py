@@ -1,4 +1,4 @@
-"""A measurement as it is watched: what its events, or a stored run with its trials, come to."""
+"""A measurement as it is watched: built from its events, or from a stored run with its trials."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ _BUNCH_SECONDS = 0.2
 _MAX_LINES = 20_000
 _MAX_MOMENTS = 600
 
-State = Literal["checking", "refused", "starting", "ready", "stopping", "stopped", "failed"]
+ServerState = Literal["checking", "refused", "starting", "ready", "stopping", "stopped", "failed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class ServerView:
     """A server as it is watched; ``problem`` says why it was not started or why it ended."""
 
     plan: Plan
-    state: State = "checking"
+    state: ServerState = "checking"
     checks: tuple[PreflightItem, ...] = ()
     log_path: Path | None = None
     lines: tuple[str, ...] = ()

@@ -142,11 +142,11 @@ class Backend:
         """Sources opened before, the latest first."""
         return places.recent(self._recent_path())
 
-    def folder(self, path: str) -> tuple[places.Place, ...]:
+    def folder(self, path: str) -> tuple[places.OpenEntry, ...]:
         """What a folder holds. Raises OSError."""
         return places.folder_entries(Path(path))
 
-    def cached(self) -> tuple[places.Place, ...]:
+    def cached(self) -> tuple[places.OpenEntry, ...]:
         """The models in the Hub's cache."""
         return places.cached_repositories()
 

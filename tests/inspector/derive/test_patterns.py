@@ -1,4 +1,4 @@
-"""Every spelling of a layer pattern comes to the same words."""
+"""Every spelling of a layer pattern resolves to the same words."""
 
 from __future__ import annotations
 

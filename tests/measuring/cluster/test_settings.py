@@ -5,21 +5,21 @@ from __future__ import annotations
 import pytest
 
 from ropewalk.errors import UsageError
-from ropewalk.measuring.cluster.settings import CampaignSettings, Place, place_of
+from ropewalk.measuring.cluster.settings import CampaignSettings, ClusterAddress, place_of
 
 
 @pytest.mark.parametrize(
     ("on", "place"),
     [
-        ("local", Place("local")),
-        ("ray://auto", Place("ray")),
-        ("ray://head:10001", Place("ray", host="head", port=10001)),
-        ("ray://[fd00::1]:10001", Place("ray", host="fd00::1", port=10001)),
-        ("slurm", Place("slurm")),
-        ("slurm:gpu", Place("slurm", partition="gpu")),
+        ("local", ClusterAddress("local")),
+        ("ray://auto", ClusterAddress("ray")),
+        ("ray://head:10001", ClusterAddress("ray", host="head", port=10001)),
+        ("ray://[fd00::1]:10001", ClusterAddress("ray", host="fd00::1", port=10001)),
+        ("slurm", ClusterAddress("slurm")),
+        ("slurm:gpu", ClusterAddress("slurm", partition="gpu")),
     ],
 )
-def test_places(on: str, place: Place) -> None:
+def test_places(on: str, place: ClusterAddress) -> None:
     assert place_of(on) == place
 
 

@@ -18,7 +18,7 @@ router = APIRouter(tags=["Plan"])
 
 @router.post("/v1/check", response_model=CheckResult, openapi_extra=takes(CheckBody))
 def check(body: Annotated[CheckBody, Depends(body_of(CheckBody))], state: UseState) -> Response:
-    """Judge a `vllm serve` or `llama-server` command line: what it comes to, what is wrong, its repair.
+    """Judge a `vllm serve` or `llama-server` command line: what it resolves to, what is wrong, its repair.
 
     Nothing is started. Without `checkpoint` the command's own model is read where it lies inside the
     folders of this service.

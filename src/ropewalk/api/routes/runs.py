@@ -16,7 +16,7 @@ from ropewalk.api.openapi import takes
 from ropewalk.api.orders import MeasureOrder
 from ropewalk.api.resuming import order_of
 from ropewalk.api.sources import Sources
-from ropewalk.api.state import State, UseState, json_response
+from ropewalk.api.state import ServiceState, UseState, json_response
 from ropewalk.api.streams import EventStream, follow, last_event_id, once, unless_gone
 from ropewalk.documents import RunList
 from ropewalk.errors import RunActiveError
@@ -122,12 +122,12 @@ def allowed_settings(settings: MeasureSettings, sources: Sources) -> MeasureSett
     return replace(settings, plan=sources.allowed(settings.plan))
 
 
-async def _begun(order: MeasureOrder, request: Request, state: State) -> Response:
+async def _begun(order: MeasureOrder, request: Request, state: ServiceState) -> Response:
     run_id = await unless_gone(request, state.jobs.measure(order))
     begun = await state.in_thread(_load, state, run_id)
     return json_response(begun, status=202, location=f"/v1/runs/{run_id}")
 
 
-def _load(state: State, run: str) -> Measurement:
+def _load(state: ServiceState, run: str) -> Measurement:
     with core.open_store(state.settings.store) as store:
         return store.load(run)

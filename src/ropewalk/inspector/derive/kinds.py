@@ -10,7 +10,7 @@ from ropewalk.findings import Finding
 from ropewalk.inspector.derive.names import Names
 from ropewalk.inspector.derive.places import tower_of
 from ropewalk.inspector.derive.settings import Settings
-from ropewalk.inspector.records import Checkpoint, Fact, Kind
+from ropewalk.inspector.records import Checkpoint, CheckpointKind, Fact
 
 ADAPTER_CONFIG = "adapter_config.json"
 _DRAFT = re.compile(
@@ -19,7 +19,7 @@ _DRAFT = re.compile(
 _LORA = re.compile(r"lora_[AB]\.|lora_embedding_[AB]|\.lora_[ab]$")
 
 
-def kind_of(checkpoint: Checkpoint, settings: Settings, names: Names) -> Kind:
+def kind_of(checkpoint: Checkpoint, settings: Settings, names: Names) -> CheckpointKind:
     """By the adapter's own file, by GGUF's ``general.type``, by architecture, by the names of the tensors."""
     gguf_type = checkpoint.gguf.get("general.type")
     if gguf_type == "adapter" or _is_adapter(checkpoint):

@@ -1,6 +1,6 @@
 """Which kind each layer is, by the fields of the config or the keys of the GGUF.
 
-Every spelling comes to one word per layer: ``full``, ``sliding``, ``chunked``, ``recurrent``, ``hybrid``
+Every spelling resolves to one word per layer: ``full``, ``sliding``, ``chunked``, ``recurrent``, ``hybrid``
 (attention and a recurrent state side by side; ``hybrid_sliding`` within a window), ``cross``, ``none``.
 Sizes are not decided here.
 """

@@ -97,6 +97,8 @@ class HubClient:
 
     def listing(self, revision: str) -> Listing:
         """The commit that a branch, tag or commit names, and its files."""
+        # Not huggingface_hub's HfApi.model_info: it reads an answer of any size whole before anything can be
+        # said of it, and cannot be stopped between its attempts.
         url = f"{self._endpoint}/api/models/{self.repo}/revision/{quote(revision, safe='')}"
         raw = self._retried(lambda: self._whole(url, what=self.repo), what=self.repo)
         try:

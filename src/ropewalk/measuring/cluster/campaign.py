@@ -145,7 +145,7 @@ class Campaign:
             self.backend.submit({task.key: jsonio.dumps(task, indent=None) for task in tasks}, self.needs)
 
     def _take(self, ended: Ended) -> None:
-        """Keep what a task came to, or hand it out again where that was the machine's fault."""
+        """Keep the result of a task, or hand it out again where that was the machine's fault."""
         task = self.open.pop(ended.key)
         record = jsonio.loads(TaskRecord, ended.record) if ended.record else None
         lost = ended.lost or (record.fault if record else None)

@@ -21,7 +21,7 @@ from ropewalk.errors import EngineError, RopewalkError
 from ropewalk.findings import Finding
 from ropewalk.inspector.checkpoint import open_checkpoint
 from ropewalk.inspector.inspection import inspect_checkpoint
-from ropewalk.measuring.arm_run import Server, StartServer
+from ropewalk.measuring.arm_run import MeasuredServer, StartServer
 from ropewalk.measuring.cluster.tasks import Task, TaskRecord
 from ropewalk.measuring.fingerprint import fingerprint
 from ropewalk.measuring.measure import MeasureSettings, run_measurement
@@ -39,7 +39,7 @@ class _PortTakenError(Exception):
     """The port was free when it was chosen: not the engine's fault, so no result of its arm."""
 
 
-def start_server(launch: Launch, log_path: Path) -> AbstractContextManager[Server]:
+def start_server(launch: Launch, log_path: Path) -> AbstractContextManager[MeasuredServer]:
     """Start a server; one whose port was taken meanwhile is not a failed engine."""
     from ropewalk.serving.launcher import start
 

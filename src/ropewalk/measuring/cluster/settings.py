@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from ropewalk.errors import UsageError
 
-Kind = Literal["local", "ray", "slurm"]
+ClusterKind = Literal["local", "ray", "slurm"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,28 +47,28 @@ class Needs:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ClusterAddress:
     """An ``on`` taken apart: the address of a Ray cluster (None for the one that this machine is part of),
     or a Slurm partition (None for the default one)."""
 
-    kind: Kind
+    kind: ClusterKind
     host: str | None = None
     port: int | None = None
     partition: str | None = None
 
 
-def place_of(on: str) -> Place:
+def place_of(on: str) -> ClusterAddress:
     """What ``--on`` names. Raises :class:`UsageError`."""
     if on == "local":
-        return Place("local")
+        return ClusterAddress("local")
     if on == "slurm":
-        return Place("slurm")
+        return ClusterAddress("slurm")
     if on.startswith("slurm:") and on.removeprefix("slurm:"):
-        return Place("slurm", partition=on.removeprefix("slurm:"))
+        return ClusterAddress("slurm", partition=on.removeprefix("slurm:"))
     if on == "ray://auto":
-        return Place("ray")
+        return ClusterAddress("ray")
     if on.startswith("ray://") and (address := _host_and_port(on)):
-        return Place("ray", host=address[0], port=address[1])
+        return ClusterAddress("ray", host=address[0], port=address[1])
     raise UsageError(
         f"{on!r} is no place to measure on: local, ray://HOST:PORT, ray://auto, slurm or slurm:PARTITION",
         where={"flag": "--on", "value": on},

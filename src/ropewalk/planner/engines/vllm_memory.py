@@ -38,7 +38,7 @@ from ropewalk.planner.weights import StageWeights, weights_term
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What a length and a number of sequences come to: blocks of each group for one replica, tokens of one
+    """What a length and a number of sequences need: blocks of each group for one replica, tokens of one
     step, and the workspace of latent attention."""
 
     blocks: list[int]

@@ -60,7 +60,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """The groups of a model and what they come to."""
+    """The groups of a model and their sizes."""
 
     groups: tuple[Group, ...]
 

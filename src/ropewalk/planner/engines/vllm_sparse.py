@@ -1,4 +1,4 @@
-"""The rows that vLLM keeps for latent attention with an indexer: which layout each cache type comes to.
+"""The rows that vLLM keeps for latent attention with an indexer: which layout each cache type resolves to.
 
 Read in vLLM 0.32: ``model_executor/layers/attention/mla_attention.py`` (the layout by backend and its
 bytes), ``platforms/cuda.py`` (the backends by generation), ``model_executor/models/config.py``.

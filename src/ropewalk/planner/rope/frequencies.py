@@ -13,14 +13,14 @@ from typing import Any
 
 from ropewalk.engines import REFERENCE, EngineName, RopeTraits, engine_of
 
-Rates = tuple[float, ...]
+InverseFrequencies = tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Rotation:
     """Rates of all pairs, and what queries and keys are each multiplied by (``attention_factor``)."""
 
-    rates: Rates
+    rates: InverseFrequencies
     attention_factor: float
 
 
@@ -45,7 +45,7 @@ class RotationInputs:
         return engine_of(self.engine).rope
 
 
-def base_rates(rope_theta: float, dim: int) -> Rates:
+def base_rates(rope_theta: float, dim: int) -> InverseFrequencies:
     """theta ** (-2 i / dim) for each pair i: unscaled rotation."""
     return tuple(rope_theta ** (-2.0 * pair / dim) for pair in range(dim // 2))
 
@@ -162,7 +162,7 @@ def correction_range(
     return (low, high + 0.001) if low == high else (low, high)
 
 
-def _ramp(low: float, high: float, pairs: int) -> Rates:
+def _ramp(low: float, high: float, pairs: int) -> InverseFrequencies:
     return tuple(min(max((pair - low) / (high - low), 0.0), 1.0) for pair in range(pairs))
 
 

@@ -12,7 +12,7 @@ from ropewalk.engines import EngineBuild
 from ropewalk.serving.engines import adapter_of
 from ropewalk.serving.engines.find import finder_of, run
 
-_FEWEST = 20  # a help with fewer flags than any server has was not understood
+_MIN_FLAGS = 20  # a help with fewer flags than any server has was not understood
 _FLAG = re.compile(r"(?<![\w-])(--?[A-Za-z][\w-]*)")
 
 
@@ -30,7 +30,7 @@ def known_flags(build: EngineBuild) -> frozenset[str] | None:
         return frozenset(json.loads(kept.read_text()))
     said = run([*adapter_of(build.engine).program(build), *finder.HELP]) or ""
     flags = flags_in(said.splitlines())
-    if len(flags) < _FEWEST:
+    if len(flags) < _MIN_FLAGS:
         return None
     kept.parent.mkdir(parents=True, exist_ok=True)
     kept.write_text(json.dumps(sorted(flags)))

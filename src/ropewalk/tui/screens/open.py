@@ -14,7 +14,7 @@ from textual.content import Content
 from textual.widgets import Input, Label, Static
 
 from ropewalk.errors import RopewalkError
-from ropewalk.tui.places import Place
+from ropewalk.tui.places import OpenEntry
 from ropewalk.tui.screens.base import RecordScreen
 from ropewalk.tui.state import AppState
 from ropewalk.tui.text import clean, shown
@@ -79,10 +79,10 @@ class OpenScreen(RecordScreen):
         self.app.call_from_thread(self._show_known, recent, cached)
         self._list(self._folder)
 
-    def _show_known(self, recent: tuple[str, ...], cached: tuple[Place, ...]) -> None:
+    def _show_known(self, recent: tuple[str, ...], cached: tuple[OpenEntry, ...]) -> None:
         self._known = (*recent, *(entry.source for entry in cached))
         self.query_one("#recent", RecordList).show(
-            (Place(source, source, "checkpoint"), Content(clean(source))) for source in recent
+            (OpenEntry(source, source, "checkpoint"), Content(clean(source))) for source in recent
         )
         self.query_one("#cached", RecordList).show((entry, entry_line(entry)) for entry in cached)
         panel = self.query_one("#cached-panel")
@@ -98,7 +98,7 @@ class OpenScreen(RecordScreen):
         else:
             self.app.call_from_thread(self._show_folder, folder, entries)
 
-    def _show_folder(self, folder: str, entries: tuple[Place, ...]) -> None:
+    def _show_folder(self, folder: str, entries: tuple[OpenEntry, ...]) -> None:
         self._folder = folder
         self.query_one("#folder-panel").border_title = Content(clean(folder))
         self.query_one("#entries", RecordList).show((entry, entry_line(entry)) for entry in entries)
@@ -114,7 +114,7 @@ class OpenScreen(RecordScreen):
 
     @on(RecordList.Chosen)
     def _chosen(self, event: RecordList.Chosen) -> None:
-        entry: Place = event.record
+        entry: OpenEntry = event.record
         if entry.kind == "folder":
             self._go_to(entry.source)
         else:
@@ -130,7 +130,7 @@ class OpenScreen(RecordScreen):
     def action_into(self) -> None:
         """Into the folder under the cursor, a checkpoint or not."""
         entries = self.query_one("#entries", RecordList)
-        entry: Place | None = entries.record()
+        entry: OpenEntry | None = entries.record()
         if entries.has_focus and entry is not None and os.path.isdir(entry.source):
             self._go_to(entry.source)
 
@@ -138,7 +138,7 @@ class OpenScreen(RecordScreen):
         return self.ropewalk.backend.complete(typed, self._known)
 
 
-def entry_line(entry: Place) -> Content:
+def entry_line(entry: OpenEntry) -> Content:
     """``◆ Qwen3-8B  15.26 GiB`` or ``▸ models``."""
     mark, style = ("◆", "$primary") if entry.kind == "checkpoint" else ("▸", "$grey")
     size = "" if entry.bytes is None else f"  {format_bytes(entry.bytes)}"
