@@ -21,7 +21,7 @@ from ropewalk.measuring.records import Measurement, Trial
 from ropewalk.measuring.run_pair import RunPair, pair_runs
 from ropewalk.measuring.settings import RunRequest
 from ropewalk.measuring.store import RunSummary
-from ropewalk.planner.records import Memory, MemoryTerm, Plan, PlanRequest, RankPlace
+from ropewalk.planner.records import Memory, MemoryTerm, Plan, PlanRequest, RankPlace, WayOut
 from ropewalk.planner.rope.table import RopeTable
 from ropewalk.serving.host.devices import Device
 from ropewalk.serving.host.probe import Host
@@ -45,6 +45,11 @@ OTHER_RUN = replace(RUN, run_id="20261129-0900-00aa", status="interrupted", crea
 CPU = Device("cpu", "cpu", "Example CPU", 64 * GIB, 60 * GIB)
 GPU = Device("cuda:0", "gpu", "Example GPU", 48 * GIB, 47 * GIB)
 LOOKS = 3  # of a server that runs; more would come faster than a busy machine can draw them
+WAYS = (
+    WayOut("tensor_parallel", ("--tensor-parallel", "2"), 18 * GIB, 22 * GIB),
+    WayOut("cache_type", ("--kv-type", "fp8"), 21 * GIB, 22 * GIB),
+    WayOut("weights", (), 22 * GIB, 22 * GIB, 8 * GIB),
+)
 BLOCK = (
     ("input_layernorm.weight", (4096,)),
     ("mlp.down_proj.weight", (4096, 12288)),
@@ -150,7 +155,10 @@ class FakeBackend(Backend):
             usable_bytes=None if base.fit.budget_bytes is None else base.fit.budget_bytes * 92 // 100,
         )
         memory = _over_stages(base.memory, request)
-        return replace(base, request=request, context_len=request.context_len, fit=fit, memory=memory)
+        ways = WAYS if base.fit.fits is False else ()
+        return replace(
+            base, request=request, context_len=request.context_len, fit=fit, memory=memory, ways_out=ways
+        )
 
     def reach(self, opened: Opened, request: PlanRequest) -> tuple[ReachRow, ...]:
         if request.memory_bytes is None:

@@ -34,7 +34,7 @@ def test_keys_and_clicks_lead_to_every_screen(drive: Drive) -> None:
             await press(pilot, key)
             assert place(pilot) == name
             words = str(pilot.app.screen.query_one(Masthead).query_one("#what", Static).content)
-            assert words == "ropewalk  Qwen3-8B  8.19 B · BF16 15.26 GiB · reaches 32k / 128k · vllm"
+            assert words == "ropewalk  Qwen3-8B  8.19 B · BF16 15.26 GiB · reaches 32,768 / 131,072 · vllm"
         await pilot.click("#tabs", offset=(18, 0))
         await settle(pilot)
         assert place(pilot) == "checkpoint"

@@ -62,7 +62,7 @@ def test_a_plan_that_does_not_fit_in_light(drive: Drive) -> None:
         assert isinstance(app, RopewalkApp)
         app.ask(context_len=262144, memory_bytes=24 * GIB)
         await press(pilot, "ctrl+t")
-        require_picture(app, "plan-does-not-fit-light-120x40")
+        await both_sizes(pilot, "plan-does-not-fit-light")
 
     drive(script, place="plan")
 
@@ -98,6 +98,6 @@ def test_a_run_that_is_done(drive: Drive) -> None:
         assert isinstance(app, RopewalkApp)
         app.show_run(RUN.run_id)
         await settle(pilot)
-        require_picture(app, "measure-done-120x40")
+        await both_sizes(pilot, "measure-done")
 
     drive(script, place="runs")

@@ -19,7 +19,7 @@ from ropewalk.tui.curves import fitted, memory_figure, planned_bytes, prefill_fi
 from ropewalk.tui.export import write_new
 from ropewalk.tui.runview import RunView, stored_view
 from ropewalk.tui.text import clean, short_count, shown
-from ropewalk.tui.widgets.heatmap import STYLES
+from ropewalk.tui.widgets.heatmap import style_of
 from ropewalk.tui.widgets.layer_strip import strip
 from ropewalk.tui.widgets.memory_bar import LOOKS, look, stacked
 from ropewalk.tui.widgets.slider import FACTORS, LENGTHS, plan_marks, slider_range
@@ -93,7 +93,7 @@ def test_neighbours_in_a_bar_differ_without_colour() -> None:
 
 def test_outcomes_differ_without_colour() -> None:
     assert len({mark.symbol for mark in MARKS.values()}) == len(MARKS)
-    assert {mark.words for mark in MARKS.values()} <= set(STYLES)
+    assert style_of(MARKS["hit"]) != style_of(MARKS["miss"]) != style_of(MARKS["refused"])
 
 
 def test_layers_are_a_strip_in_words_and_symbols() -> None:
@@ -117,7 +117,7 @@ def test_factors_snap_to_quarters_halves_and_wholes() -> None:
 def test_the_slider_reaches_beyond_every_mark() -> None:
     plan = records.qwen3_plan()
     names = [mark.name for mark in plan_marks(plan)]
-    assert names == ["fits 184k", "trained 32k", "published 128k", "crossover 46k"]
+    assert names == ["fits 188,416", "trained 32,768", "published 131,072", "crossover 47,104"]
     assert slider_range(list(plan_marks(plan))) == (1024, 1024**2)
     far = replace(plan, native_context=10 * 1024**2)
     assert slider_range(list(plan_marks(far))) == (1024, 16 * 1024**2)

@@ -90,13 +90,14 @@ def _heatmap(task: str, arms: Sequence[ArmResult]) -> Heatmap:
     cells = [[cell for cell in arm.cells if cell.task == task] for arm in arms]
     lengths = sorted({cell.length for own in cells for cell in own})
     rows = {
-        length: tuple(_strip([cell for cell in own if cell.length == length]) for own in cells)
+        length: tuple(strip_of([cell for cell in own if cell.length == length]) for own in cells)
         for length in lengths
     }
     return Heatmap(task, tuple(arms), rows)
 
 
-def _strip(cells: Sequence[RecallCell]) -> Strip | None:
+def strip_of(cells: Sequence[RecallCell]) -> Strip | None:
+    """The cells of one arm, length and task, pooled; None where nothing was asked."""
     if not cells:
         return None
     squares = tuple(_square(cell) for cell in sorted(cells, key=lambda cell: cell.depth))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import groupby
 from typing import Any
 
 from ropewalk.engines import engine_of
@@ -86,6 +87,15 @@ def list_page(listed: CheckpointList) -> Page:
     notes = ["there are more than are listed"] if listed.more else []
     heads = "checkpoint | architecture | type | >bits per weight | >bytes | *"
     return Page((table(heads, rows, *notes),), title=_title(listed.source), is_list=True)
+
+
+def grouped_facts(facts: Mapping[str, Fact]) -> list[tuple[str, list[tuple[str, Fact]]]]:
+    """Known facts by group, and last the unknown ones; within a group by name."""
+    known = [(name, fact) for name, fact in facts.items() if fact.value is not None]
+    known.sort(key=lambda item: (_group(item[0]), item[0]))
+    groups = [(head, list(members)) for head, members in groupby(known, lambda item: _group_name(item[0]))]
+    unknown = sorted((name, fact) for name, fact in facts.items() if fact.value is None)
+    return [*groups, ("unknown or absent", unknown)] if unknown else groups
 
 
 def _group_name(name: str) -> str:

@@ -97,7 +97,7 @@ def _rows(plan: Plan, *, sources: bool) -> Iterator[tuple[str, Block]]:
     if plan.fit.table:
         yield "what fits", _fit_table(plan.fit)
     if plan.ways_out:
-        yield "ways out", _ways_out(plan.ways_out)
+        yield "ways out", ways_table(plan.ways_out)
     if plan.placements:
         yield "placement", placement_table(plan.placements)
     if plan.parallel:
@@ -184,7 +184,7 @@ _CHANGES = {
 }  # fmt: skip
 
 
-def _ways_out(ways: Sequence[WayOut]) -> Table:
+def ways_table(ways: Sequence[WayOut]) -> Table:
     """What would fit, the least costly first, each with what it needs of what the engine may use."""
     rows = []
     for way in ways:

@@ -42,7 +42,7 @@ def verdict(plan: Plan) -> Verdict:
         return Verdict("DOES NOT FIT", "bad", (on, f"needs {needs}", *_largest(fit)))
     known = plan.supported_context or plan.native_context
     if known is not None and plan.context_len > known:
-        return Verdict("FITS MEMORY, BEYOND TRAINING", "strong", (on, *_spare(plan), *_largest(fit)))
+        return Verdict("FITS MEMORY, BEYOND TRAINING", "warn", (on, *_spare(plan), *_largest(fit)))
     return Verdict("FITS", "good", (on, *_spare(plan), *_largest(fit)))
 
 

@@ -106,6 +106,12 @@ class RopewalkApp(App[None]):
         if not worker.is_cancelled:
             self.call_from_thread(self._opened, desk)
 
+    def cancel_reading(self) -> None:
+        """Leave what is being read; a header that is under way is read in vain."""
+        self.workers.cancel_group(self, "read")
+        self.reading = None
+        self.switch_mode("open")
+
     def _opened(self, desk: AppState) -> None:
         self.reading = None
         self.set_desk(desk)

@@ -38,7 +38,7 @@ def memory_figure(view: RunView, plan: Plan | None) -> Figure | None:
         levels=levels,
         x_axis=axis_over([one.seconds for _, samples in sampled for one in samples]),
         y_axis=axis_over([*(count / size for count in counts), *(level.value for level in levels)]),
-        write_x=lambda value: f"{value:.0f} s",
+        write_x=lambda value: f"{value:g} s",
         write_y=lambda value: f"{value:g} {unit[0]}",
     )
 

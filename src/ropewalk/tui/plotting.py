@@ -47,7 +47,8 @@ def axis_over(values: Sequence[float], *, base: int | None = None, unit: float =
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """Points in one style: a line of braille dots where ``symbol`` is None, else that symbol at each."""
+    """Points in one style: a line of braille dots where ``symbol`` is None, broken where a value is not
+    finite, else that symbol at each."""
 
     points: Sequence[Point]
     style: str
@@ -56,7 +57,7 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """A horizontal line across the plot with its name at the left, where curves that grow are not."""
+    """A horizontal line across the plot, with its name where no curve is."""
 
     value: float
     name: str
@@ -115,22 +116,32 @@ def draw(
     canvas: Canvas, series: Sequence[Series], levels: Sequence[Level], *, x_axis: Axis, y_axis: Axis
 ) -> None:
     """Levels first, then the series over them in the order given."""
-    starts: dict[int, int] = {}  # where the name of the next level in a row begins
-    for level in levels:
-        row = round((1 - y_axis.share(level.value)) * (canvas.height - 1))
-        start = starts.get(row, 1)
+    rows = [round((1 - y_axis.share(level.value)) * (canvas.height - 1)) for level in levels]
+    for level, row in zip(levels, rows, strict=True):
         canvas.strokes[row] = (level.stroke, level.style)
-        canvas.write(start, row, f" {level.name} ", level.style)
-        starts[row] = start + len(level.name) + 3
     for one in series:
-        places = [(x_axis.share(x), y_axis.share(y)) for x, y in one.points if isfinite(y)]
+        places = [(x_axis.share(x), y_axis.share(y)) if isfinite(y) else None for x, y in one.points]
         if one.symbol is None:
-            for here, there in zip(places, places[1:] or places, strict=False):
-                canvas.line(here, there, one.style)
+            for here, there in zip(places, [*places[1:], None], strict=False):
+                if here is not None:
+                    canvas.line(here, there or here, one.style)
         else:
-            for x, y in places:
+            for x, y in filter(None, places):
                 column, row = round(x * (canvas.width - 1)), round((1 - y) * (canvas.height - 1))
                 canvas.put(column, row, one.symbol, one.style)
+    for level, row in zip(levels, rows, strict=True):
+        _name(canvas, level, row)
+
+
+def _name(canvas: Canvas, level: Level, row: int) -> None:
+    """The name of a level on its line, or on the one above or below, where it covers nothing."""
+    text = f" {level.name} "
+    for line in (row, row - 1, row + 1):
+        for start in range(1, canvas.width - len(text)):
+            cells = [(column, line) for column in range(start - 1, start + len(text))]
+            if 0 <= line < canvas.height and not any(c in canvas.dots or c in canvas.symbols for c in cells):
+                canvas.write(start, line, text, level.style)
+                return
 
 
 def ticks(axis: Axis, count: int) -> list[float]:
@@ -154,9 +165,12 @@ def label_rows(axis: Axis, height: int, *, count: int, write: Callable[[float], 
 def label_columns(axis: Axis, width: int, *, count: int, write: Callable[[float], str]) -> str:
     """Labels of a horizontal axis in one line; one that would touch another is left out."""
     line = [" "] * width
-    free = 0
+    free, last = 0, ""
     for value in ticks(axis, count):
         text = write(value)
+        if text == last:  # closer together than the labels can tell
+            continue
+        last = text
         start = min(
             max(round(axis.share(value) * (width - 1)) - len(text) // 2, 0), max(0, width - len(text))
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -27,6 +28,8 @@ LOOK_SECONDS = 1.0
 _BUNCH_SECONDS = 0.2
 
 _MAX_LINES = 20_000
+# As vLLM and llama-server log the questions of a watcher.
+_POLL = re.compile(r"GET /(?:health|metrics|slots|props)\b.* 200|GET /(?:health|metrics|slots|props) 127\.")
 _MAX_MOMENTS = 600
 
 ServerState = Literal["checking", "refused", "starting", "ready", "stopping", "stopped", "failed"]
@@ -46,8 +49,9 @@ class ServerView:
     problem: str | None = None
 
     def with_lines(self, lines: list[str]) -> ServerView:
-        """With what the engine printed since."""
-        return replace(self, lines=(*self.lines, *lines)[-_MAX_LINES:])
+        """With what the engine printed since, but for what only asks how it is."""
+        kept = [line for line in lines if not _POLL.search(line)]
+        return replace(self, lines=(*self.lines, *kept)[-_MAX_LINES:]) if kept else self
 
 
 class Serving:

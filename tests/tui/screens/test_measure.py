@@ -45,6 +45,17 @@ def grid(pilot: Pilot[None]) -> list[str]:
     return str(screen(pilot).query_one(Heatmap).render()).splitlines()
 
 
+def rows(lines: list[str]) -> list[list[str]]:
+    """Length, a mark per depth, and what they come to, of every line that has them."""
+    found = []
+    for line in lines:
+        length, *words = line.replace("▌", "▌ ").split() or [""]
+        marks, pooled = words[:5], " ".join(words[5:])
+        if length.replace(",", "").isdecimal():
+            found.append([length, *(re.sub(r"(.)\1+", r"\1", mark) for mark in marks), pooled])
+    return found
+
+
 async def measure(pilot: Pilot[None]) -> None:
     """Start and wait for all that the stand-in tells before it waits."""
     await pilot.press("s")
@@ -62,14 +73,15 @@ def test_the_grid_fills_in_cell_by_cell(drive: Drive, backend: FakeBackend) -> N
         assert words(pilot, "#headline") == "s measures 32,768 tokens; the plan screen sets the length"
         await measure(pilot)
         lines = grid(pilot)
-        assert re.split(r"\s{2,}", lines[0].strip()) == ["as shipped 8k", "YaRN 1.5 12k"]
-        cells = [
-            line.split() for line in lines if line.strip() and line.split()[0].replace(",", "").isdecimal()
-        ]
-        assert cells == [
-            ["1,945", "[■]", "·", "■", "■", "■", "4/5", "◌", "□", "□", "□", "□"],
-            ["7,885", "■", "·", "·", "x", "■", "2/5", "□", "□", "□", "□", "□"],
-            ["11,878", "–", "–", "–", "–", "–", "0/5", "□", "□", "□", "□", "□"],
+        assert lines[0].split()[:7] == ["depth", "%", "10", "30", "50", "70", "90"]
+        assert [line for line in lines if line.endswith(")")] == ["as shipped (8,192)", "YaRN 1.5 (12,288)"]
+        assert rows(lines) == [
+            ["1,945", "▐■▌", "·", "■", "■", "■", "4/5 38–96%"],
+            ["7,885", "■", "·", "·", "x", "■", "2/5 12–77%"],
+            ["11,878", "–", "–", "–", "–", "–", "refused"],
+            ["1,945", "◌", "□", "□", "□", "□", ""],
+            ["7,885", "□", "□", "□", "□", "□", ""],
+            ["11,878", "□", "□", "□", "□", "□", ""],
         ]
         assert "□ not asked" in lines[-1]
         assert words(pilot, "#progress").split("  ")[-1] == "YaRN 1.5: 1,945 tokens, depth 10%, about 6.0 s"
@@ -176,7 +188,7 @@ def test_an_interrupted_run_of_the_past_goes_on(drive: Drive, backend: FakeBacke
         screen(pilot).catch_up()
         await press(pilot)
         assert "interrupted: c continues it" in words(pilot, "#headline")
-        assert "as shipped 8k" in grid(pilot)[0]
+        assert grid(pilot)[1] == "as shipped (8,192)"
         backend.stored.last.set()
         await pilot.press("c")
         await until(pilot, lambda: bool(backend.stored.orders) and screen(pilot)._control is None)
@@ -218,7 +230,33 @@ def test_the_recorded_run_shows_all_three_arms(drive: Drive) -> None:
         await press(pilot)
         return grid(pilot)
 
-    first = drive(script, place="measure", size=SMALL)[1]
-    assert first.split() == [
-        "1,945", *"·■·■■", "3/5", *"■■■■·", "4/5", *"·■·■■", "3/5",
+    lines = drive(script, place="measure", size=(200, 50))  # arms beside each other
+    assert re.split(r"\s{2,}", lines[1].strip()) == [
+        "as shipped (8,192)", "YaRN 1.5 (12,288)", "unscaled (12,288)",
     ]  # fmt: skip
+    first = next(line for line in lines if line.split()[0] == "1,945")
+    marks = [re.sub(r"(.)\1+", r"\1", word) for word in first.replace("▐", " ").replace("▌", " ").split()]
+    assert marks == [
+        "1,945", *"·■·■■", "3/5", "23–8%", *"■■■■·", "4/5", "38–96%", *"·■·■■", "3/5", "23–8%",
+    ]  # fmt: skip
+    low = drive(script, place="measure", size=(60, 20))  # the cursor's length stays in sight
+    assert rows(low)[0][:2] == ["1,945", "▐·▌"]
+    assert low[-1].startswith("· miss  ■ hit")
+
+
+def test_the_cursor_goes_from_arm_to_arm(drive: Drive) -> None:
+    async def script(pilot: Pilot[None]) -> None:
+        app = pilot.app
+        assert isinstance(app, RopewalkApp)
+        app.show_run(RUN.run_id)
+        screen(pilot).catch_up()
+        await press(pilot, "down", "down", "down", "right")
+        heatmap = screen(pilot).query_one(Heatmap)
+        assert heatmap.key() == ("yarn:1.5", "niah_single", 1945, 0.25)
+        assert any("▐■" in line for line in grid(pilot))
+        lines = grid(pilot)
+        at = next(place for place, line in enumerate(lines) if line.split()[:1] == ["7,885"])
+        await pilot.click(Heatmap, offset=(lines[at].index("■") + 1, at))
+        assert heatmap.key() == ("shipped", "niah_single", 7885, 0.25)
+
+    drive(script, place="measure")

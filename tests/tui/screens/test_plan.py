@@ -16,6 +16,7 @@ from ropewalk.tui.screens.serve import ServeScreen
 from ropewalk.tui.widgets.choice import Choice
 from ropewalk.tui.widgets.mask import MaskPicture
 from ropewalk.tui.widgets.memory_bar import MemoryBar
+from ropewalk.tui.widgets.panel_tabs import PanelTabs
 from ropewalk.tui.widgets.record_list import RecordList
 from ropewalk.tui.widgets.slider import LogSlider
 from ropewalk.tui.widgets.work_bar import WorkBar
@@ -81,8 +82,8 @@ def test_marks_and_the_limit_are_on_the_slider(drive: Drive) -> None:
         assert track.startswith("   1k ━")
         assert track.endswith("╌ 1M")
         assert track.index("╌") > track.index("╂") > track.index("┴") > track.index("×") > track.index("●")
-        assert names.index("fits 184k") == track.index("╂") + 2
-        assert "┬ trained 32k" in names
+        assert names.index("fits 188,416") == track.index("╂") + 2
+        assert "┬ trained 32,768" in names
 
     drive(script, place="plan")
 
@@ -120,9 +121,10 @@ def test_every_choice_changes_the_request(drive: Drive, backend: FakeBackend) ->
 
 def test_several_ranks_are_bars_by_node(drive: Drive, backend: FakeBackend) -> None:
     async def script(pilot: Pilot[None]) -> None:
-        assert not shows(pilot, "#ranks-panel")
+        tabs = pilot.app.screen.query_one(PanelTabs)
+        assert "Ranks" not in str(tabs.render())
         await choose(pilot, "stages")
-        assert shows(pilot, "#ranks-panel")
+        assert "Ranks" in str(tabs.render())
         assert shown(pilot, "#ranks")[0].startswith("gpu:0 ██")
         assert "gpu:1" in shown(pilot, "#ranks")[0]
         await choose(pilot, "nodes")
@@ -177,8 +179,8 @@ def test_what_fits_is_a_table_of_types_and_sequences(drive: Drive) -> None:
 
     assert [line.split() for line in drive(script, place="plan").splitlines()] == [
         ["1", "x", "2", "x", "4", "x", "8", "x"],
-        ["auto", "184k", "92k", "46k", "23k"],
-        ["fp8", "368k", "184k", "92k", "–"],
+        ["auto", "188,416", "94,208", "47,104", "23,552"],
+        ["fp8", "376,832", "188,416", "94,208", "–"],
     ]
 
 
@@ -210,6 +212,7 @@ def test_the_source_of_a_term_is_one_key_away(drive: Drive) -> None:
 
 def test_masks_are_pictures_with_their_counts(drive: Drive) -> None:
     async def script(pilot: Pilot[None]) -> list[str]:
+        await press(pilot, *["right_square_bracket"] * 4)
         return drawn(pilot, MaskPicture)
 
     lines = drive(script, place="plan", size=(200, 60))
@@ -269,3 +272,40 @@ def test_nothing_is_open(drive: Drive) -> None:
         assert not pilot.app.screen.query_one("#panels").display
 
     drive(script, source=None)
+
+
+async def panels(pilot: Pilot[None]) -> list[str]:
+    """The panels that can be seen."""
+    named = pilot.app.screen.query("#panels Panel, #panels ScrollPanel")
+    return [panel.id or "" for panel in named if panel.region.area and panel.is_on_screen]
+
+
+def test_every_panel_is_reached_by_keyboard_where_there_is_room_for_one(drive: Drive) -> None:
+    async def script(pilot: Pilot[None]) -> None:
+        seen = [await panels(pilot)]
+        for _ in range(5):
+            await press(pilot, "right_square_bracket")
+            seen.append(await panels(pilot))
+        assert seen == [[f"{name}-panel"] for name in ("memory", "fits", "rope", "work", "mask", "command")]
+        await press(pilot, "left_square_bracket", "z")
+        assert await panels(pilot) == ["mask-panel"]
+        assert not shows(pilot, "#wishes")
+        await press(pilot, "z")
+        assert shows(pilot, "#wishes")
+        pilot.app.screen.query_one(PanelTabs).focus()
+        await press(pilot, "right")
+        assert str(pilot.app.screen.query_one(PanelTabs).render()).endswith("[Command]")
+
+    drive(script, place="plan", size=SMALL)
+
+
+def test_the_command_stays_in_sight_beside_the_other_panels(drive: Drive) -> None:
+    async def script(pilot: Pilot[None]) -> None:
+        assert await panels(pilot) == ["memory-panel", "fits-panel", "command-panel"]
+        await press(pilot, "x", *"256k", "enter")
+        assert await panels(pilot) == ["memory-panel", "ways-panel", "command-panel"]
+        assert shown(pilot, "#ways")[1].split()[:3] == ["more", "devices", "--tensor-parallel"]
+        await press(pilot, "z")
+        assert await panels(pilot) == ["ways-panel"]
+
+    drive(script, place="plan")

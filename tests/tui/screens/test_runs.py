@@ -26,7 +26,7 @@ def test_runs_are_listed_filtered_and_looked_at(drive: Drive) -> None:
     async def script(pilot: Pilot[None]) -> None:
         runs = pilot.app.screen.query_one("#runs", RecordList)
         assert str(runs.get_option_at_index(1).prompt).split() == [
-            "‖", OTHER_RUN.run_id, "2026-11-29", "12k", "45", "SmolLM2-135M-Instruct.Q4_1.gguf",
+            "‖", OTHER_RUN.run_id, "2026-11-29", "12,288", "45", "SmolLM2-135M-Instruct.Q4_1.gguf",
             "shipped,", "yarn:1.5,", "unscaled",
         ]  # fmt: skip
         assert pilot.app.screen.query_one("#run-panel").border_title == RUN.run_id

@@ -45,7 +45,8 @@ def test_a_server_is_checked_started_watched_and_stopped(drive: Drive, backend: 
             "✓ checkpoint  vllm reads safetensors", "✓ flags  vllm 0.33.0 knows every flag of the command",
         ]  # fmt: skip
         assert "? chat_template  none" in words(pilot, "#checks")
-        assert "busy · KV ████" in words(pilot, "#load")
+        assert "busy · running 1 · waiting 0 · KV ████" in words(pilot, "#load")
+        assert words(pilot, "#load").splitlines()[-1].startswith("4 ✓  curl http://127.0.0.1:8000/v1/comp")
         assert "25%, 32,768 tokens · prompt 380 tokens/s · answer 40 tokens/s" in words(pilot, "#load")
         await press(pilot, "y")
         assert pilot.app.clipboard == "http://127.0.0.1:8000/v1"

@@ -31,6 +31,9 @@ class Application(Protocol):
     def read(self, source: str) -> None:
         """Open another checkpoint."""
 
+    def cancel_reading(self) -> None:
+        """Leave what is being read, and ask for another."""
+
     def show_run(self, run_id: str) -> None:
         """Go to the stored runs and open this one."""
 
@@ -50,6 +53,8 @@ class RecordScreen(Screen[None]):
 
     PLACE: ClassVar[str] = ""
     HELP = ""
+    # By id of a part: what its figures are, where they come from, how exact they are.
+    TIPS: ClassVar[dict[str, str]] = {}
 
     def compose(self) -> ComposeResult:
         """The frame around :meth:`compose_body`."""
@@ -60,6 +65,16 @@ class RecordScreen(Screen[None]):
     def compose_body(self) -> ComposeResult:
         """The parts of this screen."""
         yield from ()
+
+    def on_mount(self) -> None:
+        """What the parts show, for the mouse; help says it of the part that has the focus."""
+        for name, words in self.TIPS.items():
+            self.query_one(f"#{name}").tooltip = words
+
+    def tip(self) -> str | None:
+        """What the part that has the focus shows."""
+        around = self.focused.ancestors_with_self if self.focused is not None else ()
+        return next((self.TIPS[part.id] for part in around if part.id in self.TIPS), None)
 
     def show(self, desk: AppState) -> None:
         """Draw the state."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -17,6 +17,7 @@ from textual.worker import get_current_worker
 from ropewalk.findings import Finding, by_severity
 from ropewalk.inspector.records import Fact, Inspection
 from ropewalk.inspector.tensors import Tensor
+from ropewalk.report.inspection import grouped_facts
 from ropewalk.tui.export import tensors_csv
 from ropewalk.tui.modules import EVERYTHING, Module, module_tree
 from ropewalk.tui.screens.base import RecordScreen
@@ -32,6 +33,7 @@ from ropewalk.tui.widgets.record_list import RecordList
 from ropewalk.tui.widgets.tensor_list import TensorList
 from ropewalk.units import format_bytes
 
+_UNKNOWN = "unknown"  # stands for all facts without a value
 _BY_SIZE: frozenset[Column] = frozenset({"elements", "bytes"})  # the largest first
 
 
@@ -56,6 +58,27 @@ class CheckpointScreen(RecordScreen):
         "under the cursor. The filter looks for every word in names and dtypes. A finding leads to the "
         "tensor or fact that it is about."
     )
+    TIPS: ClassVar[dict[str, str]] = {
+        "findings": (
+            "Where config and tensors disagree, or something is unusual; the tensors count. Enter leads "
+            "to the place."
+        ),
+        "layers": (
+            "What each layer keeps, in order: read from the config's list of layers or from the tensors."
+        ),
+        "modules": (
+            "Parameters counted from the shapes in the headers; packed words are unpacked in the total only."
+        ),
+        "tensors": (
+            "As stored in the headers: bytes are exact. A tensor under the cursor opens with its file "
+            "and offset."
+        ),
+        "facts-panel": (
+            "Each value with its source: tensor, config, gguf, the class's default, derived from "
+            "others, or assumed."
+        ),
+        "block-panel": "The most frequent block and how its parameters divide: exact, from the shapes.",
+    }
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("slash", "filter", "filter", key_display="/"),
         Binding("s", "sort", "sort"),
@@ -73,6 +96,7 @@ class CheckpointScreen(RecordScreen):
         self._rows: TensorRows | None = None
         self._listing: _Listing | None = None
         self._wanted: int | None = None
+        self._unfolded = False
 
     def compose_body(self) -> ComposeResult:
         """Findings, layers, and three columns."""
@@ -95,7 +119,8 @@ class CheckpointScreen(RecordScreen):
     def show(self, desk: AppState) -> None:
         """Draw what is open, or that it is being read."""
         reading = self.ropewalk.reading
-        self.query_one("#reading", Static).update(Content(f"reading {reading} …" if reading else ""))
+        words = Content(f"reading {clean(reading)} …  esc cancels" if reading else "")
+        self.query_one("#reading", Static).update(words)
         self.set_class(desk.opened is None, "-empty")
         if desk.opened is None or desk.opened is self._shown:
             return
@@ -114,10 +139,21 @@ class CheckpointScreen(RecordScreen):
         findings.show((finding, finding_line(finding)) for finding in by_severity(inspection.findings))
 
     def _show_facts(self, inspection: Inspection) -> None:
-        facts = sorted(inspection.facts.items())
-        width = max((len(name) for name, _ in facts), default=0)
-        lines = ((name, _fact_line(name, fact, min(width, 20))) for name, fact in facts)
-        self.query_one("#facts", RecordList).show(lines)
+        self.query_one("#facts", RecordList).show(self._fact_lines(inspection))
+
+    def _fact_lines(self, inspection: Inspection) -> Iterator[tuple[str | None, Content]]:
+        """Groups with their heads; of what is not known only the number, until enter unfolds it."""
+        for head, members in grouped_facts(inspection.facts):
+            unknown = members[0][1].value is None
+            if unknown and not self._unfolded:
+                yield _UNKNOWN, Content.styled(f"▸ {len(members)} {head}", "$grey")
+                continue
+            yield (
+                (_UNKNOWN if unknown else None),
+                Content.styled(f"▾ {head}" if unknown else head, "$primary"),
+            )
+            for name, fact in members:
+                yield name, _fact_line(name, fact, has_room=self.has_class("-huge"))
 
     @work(thread=True, exclusive=True, group="modules")
     def _sort_out(self, opened: Opened) -> None:
@@ -199,13 +235,18 @@ class CheckpointScreen(RecordScreen):
 
     @on(RecordList.Highlighted, "#facts")
     def _fact_highlighted(self, event: RecordList.Highlighted) -> None:
-        if self._shown is not None:
+        if self._shown is not None and event.record != _UNKNOWN:
             fact = self._shown.inspection.facts[event.record]
-            self.query_one("#source", Static).update(Content(clean(fact.detail or fact.source)))
+            self.query_one("#source", Static).update(
+                Content(f"{fact.source}: {clean(fact.detail or '')}".rstrip(": "))
+            )
 
     @on(RecordList.Chosen, "#facts")
     def _fact_chosen(self, event: RecordList.Chosen) -> None:
-        if self._shown is not None:
+        if self._shown is not None and event.record == _UNKNOWN:
+            self._unfolded = not self._unfolded
+            self._show_facts(self._shown.inspection)
+        elif self._shown is not None:
             fact = self._shown.inspection.facts[event.record]
             self.app.push_screen(Modal(event.record, fact_page(event.record, fact), text=shown(fact.value)))
 
@@ -233,7 +274,10 @@ class CheckpointScreen(RecordScreen):
         self.set_focus(self.query_one("#filter", Input))
 
     def action_clear(self) -> None:
-        """Leave the filter; again empties it."""
+        """Leave the filter; again empties it. While a checkpoint is read, leave that."""
+        if self.ropewalk.reading is not None:
+            self.ropewalk.cancel_reading()
+            return
         field, table = self.query_one("#filter", Input), self.query_one(TensorList)
         if table.has_focus:
             field.value = ""
@@ -283,9 +327,10 @@ class CheckpointScreen(RecordScreen):
         self.ropewalk.export(f"{self._shown.name}-tensors.csv", tensors_csv(self._rows.table, rows))
 
 
-def _fact_line(name: str, fact: Fact, width: int) -> Content:
-    value = clean(shown(fact.value))
-    return Content.assemble((f"{name:<{width}} ", "$grey"), (value, "bold"), (f"  {fact.source}", "dim"))
+def _fact_line(name: str, fact: Fact, *, has_room: bool) -> Content:
+    """Name and value; its source where it is not cut off (the line below the list says it of one)."""
+    source = f"  {fact.source}" if has_room else ""
+    return Content.assemble((f"{name:<20} ", "$grey"), (clean(shown(fact.value)), "bold"), (source, "dim"))
 
 
 def fact_page(name: str, fact: Fact) -> Content:

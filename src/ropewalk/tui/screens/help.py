@@ -43,6 +43,8 @@ class HelpSheet(ModalScreen[None]):
             yield Static(Content("\n").join(self._lines()))
 
     def _lines(self) -> Iterator[Content]:
+        if tip := self._about.tip():
+            yield Content.styled(f"{tip}\n", "bold")
         yield Content(f"{self._about.HELP}\n")
         for binding in self._about.BINDINGS:
             if isinstance(binding, Binding) and binding.description:

@@ -62,6 +62,21 @@ class MeasureScreen(RecordScreen):
         "Arrows walk over the cells, enter opens one with its prompt and answer. A pause takes hold after "
         "the prompt under way; stopping keeps every trial, and the run can go on later."
     )
+    TIPS: ClassVar[dict[str, str]] = {
+        "heatmap": (
+            "A cell is what came of the questions at one length and depth; hits of judged trials with "
+            "the 95 % interval of Wilson. Refused prompts are not judged."
+        ),
+        "cell-panel": "The trials of the cell under the cursor: what was hidden, asked and answered.",
+        "memory-panel": (
+            "Anonymous memory of the server's processes, sampled from outside; the line is what was "
+            "planned without the weights."
+        ),
+        "prefill-panel": (
+            "Seconds of whole prompts as the server reports them; the curve is the planned work at the "
+            "measured pace."
+        ),
+    }
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("s", "start", "start"),
         Binding("p", "pause", "pause"),

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
-from textual import on, work
+from textual import events, on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, HorizontalGroup, Vertical
@@ -23,19 +23,21 @@ from ropewalk.tui.widgets.record_list import RecordList
 from ropewalk.tui.widgets.source_input import SourceInput
 from ropewalk.units import format_bytes
 
+_FOLDER = 40  # characters of a folder that are shown
+
 
 class OpenScreen(RecordScreen):
     """A line to type on, and three lists."""
 
     PLACE = "open"
     CSS_PATH = "open.tcss"
-    AUTO_FOCUS = "#source"
+    AUTO_FOCUS = "#recent"
     HELP = (
-        "Type a path or a Hub id; tab completes it. In the lists, enter opens a checkpoint (◆) and goes "
-        "into a folder. Nothing but headers is read."
+        "/ goes to the line to type a path or a Hub id on, esc back to the lists; tab completes. In the "
+        "lists, enter opens a checkpoint (◆) and goes into a folder. Nothing but headers is read."
     )
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("slash", "type", "type a path or Hub id", key_display="/"),
+        Binding("slash,i", "type", "type a path or Hub id", key_display="/"),
         Binding("backspace", "parent", "parent folder"),
         Binding("right", "into", "into the folder", show=False),
         Binding("f5", "look", "look again", show=False),
@@ -54,7 +56,7 @@ class OpenScreen(RecordScreen):
         yield Static(id="failure")
         with Horizontal(id="body"):
             with Vertical(id="left"):
-                yield Panel("Recent", RecordList(id="recent"), id="recent-panel")
+                yield Panel("Recent", RecordList(id="recent", start_on_first=True), id="recent-panel")
                 yield Panel("Hub cache", RecordList(id="cached"), id="cached-panel")
             yield Panel("Folder", RecordList(id="entries"), id="folder-panel")
 
@@ -69,7 +71,14 @@ class OpenScreen(RecordScreen):
         words.display = failure is not None
         if failure is not None:
             words.update(failure_page(*failure))
-            self.query_one("#source", Input).value = failure[0]
+            field = self.query_one("#source", Input)
+            if field.value != failure[0]:
+                field.value = failure[0]
+                self.set_focus(field)
+
+    def on_mount(self) -> None:
+        """The lists have the keyboard until there is nothing in them."""
+        self._is_first_look = True
 
     @work(thread=True, exclusive=True, group="places")
     def action_look(self) -> None:
@@ -82,12 +91,40 @@ class OpenScreen(RecordScreen):
     def _show_known(self, recent: tuple[str, ...], cached: tuple[OpenEntry, ...]) -> None:
         self._known = (*recent, *(entry.source for entry in cached))
         self.query_one("#recent", RecordList).show(
-            (OpenEntry(source, source, "checkpoint"), Content(clean(source))) for source in recent
+            (OpenEntry(source, source, "checkpoint"), recent_line(source)) for source in recent
         )
         self.query_one("#cached", RecordList).show((entry, entry_line(entry)) for entry in cached)
+        self._take_keyboard(bool(recent))
         panel = self.query_one("#cached-panel")
         total = sum(entry.bytes or 0 for entry in cached)
         panel.border_subtitle = f"{format_bytes(total)} in {len(cached)}" if cached else "empty"
+
+    def _take_keyboard(self, has_recent: bool) -> None:
+        """At the first look: the recent checkpoints, or the line to type on where there are none. What
+        somebody has begun to type, or gone to, stays."""
+        field = self.query_one("#source", Input)
+        if self._is_first_look and not field.value and self.focused in (None, self.query_one("#recent")):
+            self.set_focus(self.query_one("#recent") if has_recent else field)
+        self._is_first_look = False
+
+    def on_key(self, event: events.Key) -> None:
+        """What no key of the screen is begins a path or an id."""
+        if event.character is None or event.character not in ".~" or isinstance(self.focused, Input):
+            return
+        event.stop()
+        event.prevent_default()
+        field = self.query_one("#source", Input)
+        self.set_focus(field)
+        field.insert_text_at_cursor(event.character)
+
+    def action_leave_line(self) -> None:
+        """Back to the lists, to the first that has entries."""
+        for name in ("recent", "entries"):
+            listed = self.query_one(f"#{name}", RecordList)
+            if listed.records:
+                self.set_focus(listed)
+                return
+        self.focus_next()
 
     def _list(self, folder: str) -> None:
         """In a worker: what a folder holds."""
@@ -143,6 +180,13 @@ def entry_line(entry: OpenEntry) -> Content:
     mark, style = ("◆", "$primary") if entry.kind == "checkpoint" else ("▸", "$grey")
     size = "" if entry.bytes is None else f"  {format_bytes(entry.bytes)}"
     return Content.assemble((mark, style), f" {clean(entry.name)}", (size, "$grey"))
+
+
+def recent_line(source: str) -> Content:
+    """``◆ Qwen3-8B  …/models``: the name first, a long folder by its end."""
+    folder, _, name = source.rstrip("/").rpartition("/")
+    where = folder if len(folder) <= _FOLDER else f"…{folder[1 - _FOLDER :]}"
+    return Content.assemble(("◆", "$primary"), f" {clean(name or source)}", (f"  {clean(where)}", "$grey"))
 
 
 def failure_page(source: str, error: RopewalkError | OSError) -> Content:

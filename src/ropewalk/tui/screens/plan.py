@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Container, HorizontalGroup, ItemGrid, VerticalGroup, VerticalScroll
+from textual.containers import Container, HorizontalGroup, ItemGrid, Vertical
 from textual.content import Content
 from textual.widgets import Static
 from textual.worker import get_current_worker
@@ -18,7 +18,7 @@ from ropewalk.errors import RopewalkError
 from ropewalk.findings import by_severity
 from ropewalk.planner.records import MemoryTerm, Plan, PlanRequest
 from ropewalk.report.command import fold
-from ropewalk.report.plan import describe_rope
+from ropewalk.report.plan import describe_rope, ways_table
 from ropewalk.report.ranks import rank_grid
 from ropewalk.report.verdict import verdict
 from ropewalk.tui.described import Described
@@ -30,14 +30,21 @@ from ropewalk.tui.widgets.choice import Choice
 from ropewalk.tui.widgets.entry import Entry
 from ropewalk.tui.widgets.mask import MaskPicture
 from ropewalk.tui.widgets.memory_bar import MemoryBar, term_lines
-from ropewalk.tui.widgets.panel import Panel
+from ropewalk.tui.widgets.panel import Panel, ScrollPanel
+from ropewalk.tui.widgets.panel_tabs import PanelTabs
 from ropewalk.tui.widgets.record_list import RecordList
 from ropewalk.tui.widgets.slider import LENGTHS, LogSlider, plan_marks, slider_range
 from ropewalk.tui.widgets.work_bar import WorkBar
 from ropewalk.tui.work import REACH_SEQUENCES, ReachRow
-from ropewalk.units import MIB, format_bytes, format_tokens_short, parse_size, parse_tokens
+from ropewalk.units import MIB, format_bytes, format_tokens, parse_size, parse_tokens
 
-_TONES = {"good": ("✓", "bold $success"), "bad": ("✗", "bold $error"), "strong": ("?", "bold $primary")}
+_TONES = {
+    "good": ("✓", "bold $success"),
+    "warn": ("!", "bold $orange"),
+    "bad": ("✗", "bold $error"),
+    "strong": ("?", "bold $primary"),
+}
+_PANELS = ("Ways", "Memory", "Fits", "Rope", "Work", "Mask", "Ranks", "Command")
 _SEQUENCES = (1, 2, 4, 8, 16, 32)
 _RANKS = (1, 2, 4, 8)
 
@@ -50,15 +57,56 @@ class PlanScreen(RecordScreen):
     AUTO_FOCUS = "#slider"
     HELP = (
         "The slider is logarithmic: left and right move it by an eighth of a doubling, shift doubles and "
-        "halves, m goes to the next mark. Its dashed part does not fit. Every term of the memory names the "
-        "rule that it is counted by."
+        "halves, m goes to the next mark. Its dashed part does not fit. [ and ] go from panel to panel, z "
+        "gives one all the room. Every term of the memory names the rule that it is counted by."
     )
+    TIPS: ClassVar[dict[str, str]] = {
+        "slider": (
+            "Tokens per sequence, prompt and answer together. Trained and published lengths are the "
+            "checkpoint's and its publisher's; fits is the largest length for the memory above, by the "
+            "upper end of the estimate."
+        ),
+        "memory-panel": (
+            "Each term with its bytes: exact is counted from the tensors, engine rule is what the "
+            "engine's source does, an estimate has its range. The line below names the rule of the term "
+            "under the cursor."
+        ),
+        "ways-panel": (
+            "Single changes by which this plan would fit, each planned anew: what the fullest device "
+            "then needs of what the engine may use of it."
+        ),
+        "fits-panel": (
+            "The largest context per sequence for 1, 2, 4 and 8 sequences by cache type, from the "
+            "memory formula turned round; by memory alone, whatever the model was trained for."
+        ),
+        "rope-panel": (
+            "Whether positions are scaled, by the publisher's rule where there is one, and the source "
+            "of that rule."
+        ),
+        "work-panel": (
+            "Floating-point operations counted from the shapes, exact for what is counted; seconds are "
+            "a bound by nominal speed, or calibrated by a stored measurement."
+        ),
+        "mask-panel": "Cells of one head's score matrix that are computed: exact, the picture is coarse.",
+        "ranks-panel": "What each device holds by the engine's own cut: weights exact, the rest at most.",
+        "command-panel": (
+            "What starts this plan: worked out by the rules of the named version, or confirmed by the "
+            "installed engine."
+        ),
+    }
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("x", "exact", "type length"),
-        Binding("y", "copy", "copy command"),
+        Binding("x", "exact", "length"),
+        Binding("right_square_bracket", "panel(1)", "panel", key_display="[ ]"),
+        Binding("left_square_bracket", "panel(-1)", "panel before", show=False),
+        Binding("z", "zoom", "zoom"),
+        Binding("y", "copy", "copy"),
         Binding("l", "launch", "launch"),
         Binding("u", "unvalidated", "allow unpublished lengths", show=False),
     ]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._had_ways = False
 
     def compose_body(self) -> ComposeResult:
         """Slider, wishes, verdict, findings and the panels."""
@@ -75,21 +123,28 @@ class PlanScreen(RecordScreen):
             yield Choice("shards", [(count, f"TP {count}") for count in _RANKS], id="parallel")
             yield Choice("stages", [(count, f"PP {count}") for count in _RANKS], id="stages")
             yield Choice("nodes", [(count, str(count)) for count in _RANKS], id="nodes")
-            yield Choice("unpublished lengths", [(False, "refuse"), (True, "allow")], id="unvalidated")
+            yield Choice("unpublished", [(False, "refuse"), (True, "allow")], id="unvalidated")
         yield Static(id="verdict")
         yield RecordList(id="findings")
-        with VerticalScroll(id="panels", can_focus=False):
+        yield PanelTabs(id="tabs")
+        with Container(id="panels"):
             with Container(id="columns"):
-                with VerticalGroup(id="left"):
+                with Vertical(id="left"):
                     terms = RecordList(id="terms", start_on_first=True)
                     yield Panel("Memory", MemoryBar(id="bar"), terms, Static(id="source"), id="memory-panel")
-                    yield Panel("Work", WorkBar(id="work"), id="work-panel")
-                with VerticalGroup(id="right"):
-                    yield Panel("What fits", Static(id="reach"), id="reach-panel")
-                    yield Panel("Rope", Static(id="rope"), id="rope-panel")
-                    yield Panel("Mask: live cells of one head", MaskPicture(id="mask"), id="mask-panel")
-            yield Panel("Ranks", Static(id="ranks"), id="ranks-panel")
-            yield Panel("Command", Static(id="command"), id="command-panel")
+                with Vertical(id="right"):
+                    yield ScrollPanel("Ways out", Static(id="ways"), id="ways-panel")
+                    yield ScrollPanel("What fits", Static(id="reach"), id="fits-panel")
+                    yield ScrollPanel("Rope", Static(id="rope"), id="rope-panel")
+                    yield ScrollPanel("Work", WorkBar(id="work"), id="work-panel")
+                    mask = MaskPicture(id="mask")
+                    yield ScrollPanel("Mask: live cells of one head", mask, id="mask-panel")
+                    yield ScrollPanel("Ranks", Static(id="ranks"), id="ranks-panel")
+            yield ScrollPanel("Command", Static(id="command"), id="command-panel")
+
+    def on_mount(self) -> None:
+        """What stands beside the memory before anybody chose."""
+        self.query_one("#fits-panel").add_class("-beside")
 
     def show(self, desk: AppState) -> None:
         """Draw the wishes, and the plan for them."""
@@ -123,7 +178,7 @@ class PlanScreen(RecordScreen):
             self.query_one(f"#{name}", Choice).show(value, options)
         size = request.memory_bytes
         self.query_one("#memory", Entry).show("" if size is None else format_bytes(size).replace(" ", ""))
-        self.query_one("#context", Entry).show(str(request.context_len))
+        self.query_one("#context", Entry).show(format_tokens(request.context_len))
         self.query_one(LogSlider).show(request.context_len)
 
     def _show_length(self, plan: Plan) -> None:
@@ -136,10 +191,10 @@ class PlanScreen(RecordScreen):
         self.query_one("#verdict", Static).update(
             Content.assemble(("✗ no plan", "bold $error"), f"  {clean(problem.message)}")
         )
-        self.query_one("#panels").display = False
+        self.query_one("#panels").display = self.query_one(PanelTabs).display = False
 
     def _show_plan(self, plan: Plan) -> None:
-        self.query_one("#panels").display = True
+        self.query_one("#panels").display = self.query_one(PanelTabs).display = True
         said = verdict(plan)
         mark, style = _TONES[said.tone]
         words = Content.assemble((f"{mark} {said.word}", style), "  ", " · ".join(said.parts))
@@ -152,11 +207,49 @@ class PlanScreen(RecordScreen):
         self.query_one(WorkBar).show(plan)
         self.query_one("#rope", Static).update(rope_page(plan))
         several = len(plan.memory.per_device) > 1
-        self.query_one("#ranks-panel").display = several
+        self._offer(plan, several=several)
+        self.query_one("#ways", Static).update(Described(ways_table(plan.ways_out)))
         if several:
             self.query_one("#ranks", Static).update(Described(rank_grid(plan)))
         self.query_one("#command", Static).update(command_page(plan, self.size.width - 8))
         self.query_one("#memory-panel").border_subtitle = _cache_words(plan)
+
+    def _offer(self, plan: Plan, *, several: bool) -> None:
+        """The panels that have something to say; ways out are looked at once when there are some."""
+        has_ways = bool(plan.ways_out)
+        has = {"Ways": has_ways, "Ranks": several, "Work": plan.compute is not None}
+        names = [name for name in _PANELS if has.get(name, True)]
+        tabs = self.query_one(PanelTabs)
+        if has_ways and not self._had_ways:
+            tabs.chosen = "Ways"
+            self._show_panel("Ways")
+        self._had_ways = has_ways
+        tabs.show(names, marked=frozenset({"Ways"} & set(names)))
+
+    @on(PanelTabs.Changed)
+    def _panel_changed(self, event: PanelTabs.Changed) -> None:
+        self._show_panel(event.name)
+
+    def _show_panel(self, name: str) -> None:
+        """The panel in the one place that there is, or beside the memory."""
+        chosen = f"{name.lower()}-panel"
+        beside = [panel.id for panel in self.query_one("#right").children]
+        for panel in self.query("#memory-panel, #command-panel, #right > *"):
+            panel.set_class(panel.id == chosen, "-chosen")
+            if chosen in beside and panel.id in beside:
+                panel.set_class(panel.id == chosen, "-beside")
+        for column in ("left", "right"):
+            parts = self.query_one(f"#{column}")
+            parts.set_class(any(child.id == chosen for child in parts.children), "-chosen")
+        self.query_one("#columns").set_class(name != "Command", "-chosen")
+
+    def action_panel(self, steps: int) -> None:
+        """The next panel, wherever the focus is."""
+        self.query_one(PanelTabs).action_step(steps)
+
+    def action_zoom(self) -> None:
+        """Give all room to one panel; again to all."""
+        self.toggle_class("-zoomed")
 
     @work(thread=True, exclusive=True, group="further")
     def _look_further(self, opened: Opened, request: PlanRequest, plan: Plan) -> None:
@@ -249,11 +342,11 @@ def reach_page(rows: tuple[ReachRow, ...]) -> Content:
     """Largest context per sequence: cache types down, numbers of sequences across."""
     if not rows:
         return Content.styled("give a memory, and this says what fits in it", "$grey")
-    head = "".join(f"{f'{count} x':>8}" for count in REACH_SEQUENCES)
+    head = "".join(f"{f'{count} x':>10}" for count in REACH_SEQUENCES)
     lines = [Content.styled(f"{'':8}{head}", "$grey")]
     for row in rows:
         cells = "".join(
-            f"{'–' if length is None else format_tokens_short(length):>8}" for length in row.context_lens
+            f"{'–' if length is None else format_tokens(length):>10}" for length in row.context_lens
         )
         lines.append(Content.assemble(f"{row.cache_type:8}", (cells, "bold")))
     return Content("\n").join(lines)

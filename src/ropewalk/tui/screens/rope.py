@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import nan
 from typing import ClassVar
 
 from textual import on, work
@@ -40,10 +41,19 @@ class RopeScreen(RecordScreen):
     CSS_PATH = "rope.tcss"
     AUTO_FOCUS = "#length"
     HELP = (
-        "Each pair of numbers in a head turns with its own wavelength. The plot shows tokens per turn: "
-        "● as shipped and unchanged, · before and ○ after the scaling. A pair above the line of the trained "
+        "Each pair of numbers in a head turns with its own wavelength. The plot shows tokens per turn; where "
+        "a scaling moves pairs, one line before it and one with it. A pair above the line of the trained "
         "context never completed a turn in training."
     )
+    TIPS: ClassVar[dict[str, str]] = {
+        "length": "The length to decide for, in tokens.",
+        "plot-panel": (
+            "Tokens in which each pair turns once: 2π over its rate, computed as the engine does, in "
+            "double precision."
+        ),
+        "decision-panel": "The decision of the plan with its reason and source.",
+        "blocks-panel": "The exact text for each engine that takes this scaling.",
+    }
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("a", "auto", "decided"),
         Binding("comma", "factor(-1)", "factor", key_display=", ."),
@@ -78,7 +88,7 @@ class RopeScreen(RecordScreen):
         if desk.opened is None or desk.request is None:
             return
         request = desk.request
-        self.query_one("#context", Entry).show(str(request.context_len))
+        self.query_one("#context", Entry).show(format_tokens(request.context_len))
         self.query_one("#length", LogSlider).show(request.context_len)
         self.query_one("#arm", Choice).show(request.arm)
         self._compute(desk.opened, request)
@@ -176,13 +186,9 @@ def figure(table: RopeTable) -> Figure | None:
     ]
     levels = []
     if table.native_context:
-        levels.append(
-            Level(table.native_context, f"trained {format_tokens_short(table.native_context)}", "$blue")
-        )
+        levels.append(Level(table.native_context, f"trained {format_tokens(table.native_context)}", "$blue"))
     if table.context_len != table.native_context:
-        levels.append(
-            Level(table.context_len, f"asked {format_tokens_short(table.context_len)}", "$green", "╌")
-        )
+        levels.append(Level(table.context_len, f"asked {format_tokens(table.context_len)}", "$green", "╌"))
     heights = [
         *(wave for _, wave in waves),
         *(wave for _, wave in scaled),
@@ -190,9 +196,9 @@ def figure(table: RopeTable) -> Figure | None:
     ]
     return Figure(
         series=(
-            Series([(index, wave) for index, wave in waves if index in touched], "$grey", "·"),
-            Series([(index, wave) for index, wave in waves if index not in touched], "$foreground", "●"),
-            Series(scaled, "bold $orange", "○"),
+            Series([(index, wave) for index, wave in waves if index in touched], "$grey"),
+            Series([(index, nan if index in touched else wave) for index, wave in waves], "$foreground"),
+            Series(scaled, "bold $orange"),
         ),
         levels=levels,
         x_axis=axis_over([0.0, float(table.pairs[-1].index)]),
@@ -205,8 +211,11 @@ def figure(table: RopeTable) -> Figure | None:
 def key_line(table: RopeTable) -> Content:
     """What the symbols of the plot mean."""
     if not table.touched:
-        return Content.styled("● as shipped", "$grey")
-    return Content.styled("● unchanged   · before   ○ with the scaling", "$grey")
+        return Content.styled("⣀⠤⠒ as shipped", "$foreground")
+    return Content.assemble(
+        ("⠒⠤⣀ unchanged", "$foreground"), "   ", ("⠒⠤⣀ before", "$grey"), "   ",
+        ("⠒⠤⣀ with the scaling", "bold $orange"),
+    )  # fmt: skip
 
 
 def decision_page(table: RopeTable) -> Content:

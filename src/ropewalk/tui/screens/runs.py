@@ -26,7 +26,7 @@ from ropewalk.tui.screens.modal import AskSheet, ChooseSheet, Modal
 from ropewalk.tui.text import clean
 from ropewalk.tui.widgets.panel import Panel, ScrollPanel
 from ropewalk.tui.widgets.record_list import RecordList
-from ropewalk.units import format_tokens_short
+from ropewalk.units import format_tokens
 
 _STATUS = {
     "finished": ("✓", "$success"),
@@ -54,6 +54,9 @@ class RunsScreen(RecordScreen):
         "Every measurement is kept from its first trial on. Space marks a run; with two marked, c compares "
         "them. Enter opens a run on the measure screen, cell by cell; an interrupted one can go on there."
     )
+    TIPS: ClassVar[dict[str, str]] = {
+        "runs": "Stored measurements, the newest first.",
+    }
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("slash", "filter", "filter", key_display="/"),
         Binding("space", "mark", "mark"),
@@ -213,7 +216,7 @@ def run_line(run: RunSummary, marked: bool) -> Content:
         (f"{symbol} ", style),
         (f"{run.run_id}  ", "bold"),
         (f"{run.created[:10]}  ", "$grey"),
-        f"{format_tokens_short(run.target_len):>6} {run.trials:>4}  ",
+        f"{format_tokens(run.target_len):>9} {run.trials:>4}  ",
         clean(name),
         (f"  {', '.join(run.arms)}", "$grey"),
     )

@@ -20,10 +20,10 @@ from ropewalk.report.verdict import verdict
 from ropewalk.serving.records import GRACE_SECONDS
 from ropewalk.tui.plotting import Series, axis_over
 from ropewalk.tui.screens.base import RecordScreen
-from ropewalk.tui.screens.modal import AskSheet
+from ropewalk.tui.screens.modal import AskSheet, Modal
 from ropewalk.tui.serverrun import ServerRun, ServerView
 from ropewalk.tui.state import AppState
-from ropewalk.tui.text import clean, finding_line
+from ropewalk.tui.text import clean, clean_lines, finding_line
 from ropewalk.tui.widgets.entry import Entry
 from ropewalk.tui.widgets.log_view import LogView
 from ropewalk.tui.widgets.pair_bars import PairBars
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from ropewalk.serving.live import Moment
 
 _BAR = 16
+_TEST = "The three largest cities of Europe are"
+_TEST_TOKENS = 32
 _STATES = {
     "checking": ("◌", "$primary", "checking"),
     "refused": ("✗", "bold $error", "not started"),
@@ -60,6 +62,15 @@ class ServeScreen(RecordScreen):
         "Below, each planned term stands beside what the engine itself printed of it. The server ends with "
         "this application."
     )
+    TIPS: ClassVar[dict[str, str]] = {
+        "pairs-panel": (
+            "The planned term above what the engine printed of it; = where the printed figure lies "
+            "within the planned range and the digits that were printed."
+        ),
+        "rates-panel": "Tokens per second between two looks, by the engine's own counters.",
+        "kv-panel": "The share of the cache in use, as the engine tells it.",
+        "log-panel": "What the engine prints, without the questions that ask how it is.",
+    }
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("s", "start", "start"),
         Binding("F", "force", "start anyway", show=False),
@@ -67,6 +78,9 @@ class ServeScreen(RecordScreen):
         Binding("slash", "search", "search log", key_display="/"),
         Binding("v", "curves", "curves"),
         Binding("y", "copy", "copy address"),
+        Binding("t", "test", "test prompt"),
+        Binding("w", "wrap", "wrap", show=False),
+        Binding("z", "zoom", "zoom log"),
         Binding("escape", "leave_search", "log", show=False),
     ]
 
@@ -117,6 +131,7 @@ class ServeScreen(RecordScreen):
             "force": not active,
             "stop": self._view is not None and self._view.state in _STOPPABLE,
             "copy": self._view is not None and self._view.service is not None,
+            "test": self._view is not None and self._view.state == "ready",
         }
         return allowed.get(action, True)
 
@@ -195,6 +210,31 @@ class ServeScreen(RecordScreen):
         if self._view is not None and self._view.service is not None:
             self.ropewalk.copy(self._view.service.openai_url, "the address")
 
+    def action_wrap(self) -> None:
+        """Break the long lines of the log, or no longer."""
+        self.query_one(LogView).wrap()
+
+    def action_zoom(self) -> None:
+        """Give all room to the log; again to all."""
+        self.toggle_class("-zoomed")
+
+    @work(thread=True, exclusive=True, group="test")
+    def action_test(self) -> None:
+        """Ask the server to go on with a few words, and show its answer."""
+        service = self._view.service if self._view is not None else None
+        if service is None:
+            return
+        client = service.server.client
+        tokens = client.tokenize(_TEST, add_special=True, parse_special=False)
+        said = client.complete(tokens, max_tokens=_TEST_TOKENS, cache_prompt=False)
+        speed = said.decode_tokens_per_second
+        rate = "" if speed is None else f" at {speed:,.1f} tokens/s"
+        page = Content.assemble(
+            (_TEST, "$grey"), (clean_lines(said.text), "bold"),
+            (f"\n\n{len(said.tokens)} tokens{rate}", "$grey"),
+        )  # fmt: skip
+        self.app.call_from_thread(self.app.push_screen, Modal("Test prompt", page, text=said.text))
+
     def action_curves(self) -> None:
         """Rates and cache use instead of the bars, where there is no room for all."""
         self.toggle_class("-curves")
@@ -214,8 +254,9 @@ class ServeScreen(RecordScreen):
             self.query_one(PairBars).show(shown, report)
         if view is None:
             return
+        self.set_class(view.state == "ready", "-ready")
         self.query_one("#checks", Static).update(Content("\n").join(check_lines(view)))
-        self.query_one("#load", Static).update(load_line(view))
+        self.query_one("#load", Static).update(Content("\n").join((load_line(view), curl_line(view))))
         self.query_one(LogView).show(view.lines)
         self._count_lines()
         self.query_one("#rates", Plot).show(rates_figure(view.moments))
@@ -271,15 +312,29 @@ def load_line(view: ServerView) -> Content:
         tokens = "" if load.kv_tokens is None else f", {format_tokens(load.kv_tokens)} tokens"
         drawn = f"{bar(load.kv_share, _BAR):{_BAR}}"
         parts.append(Content.assemble("KV ", (drawn, "$orange on $panel"), f" {load.kv_share:.0%}{tokens}"))
+    if load is not None:
+        parts.insert(1, Content(f"running {load.running} · waiting {load.waiting}"))
+    last = "" if now.state == "busy" else "last "
     for name, rate in (("prompt", now.prompt_rate), ("answer", now.generated_rate)):
         if rate is not None:
-            parts.append(Content(f"{name} {rate:,.0f} tokens/s"))
+            parts.append(Content(f"{last}{name} {rate:,.0f} tokens/s"))
     if now.memory is not None:
         parts.append(
             Content(f"{format_bytes(now.memory.anon_bytes)} + {format_bytes(now.memory.file_bytes)} mapped")
         )
     parts.append(Content(f"up {format_seconds(now.uptime_seconds)}"))
     return Content(" · ").join(parts)
+
+
+def curl_line(view: ServerView) -> Content:
+    """What asks the server from another terminal."""
+    if view.service is None or view.state != "ready":
+        return Content("")
+    passed = sum(item.ok is True for item in view.checks)
+    ask = '-H \'Content-Type: application/json\' -d \'{"prompt":"Hello","max_tokens":16}\''
+    return Content.assemble(
+        (f"{passed} ✓", "$success"), (f"  curl {view.service.openai_url}/completions {ask}", "$grey")
+    )
 
 
 def rates_figure(moments: tuple[Moment, ...]) -> Figure | None:
@@ -293,7 +348,7 @@ def rates_figure(moments: tuple[Moment, ...]) -> Figure | None:
         series=(Series(prompts, "$blue"), Series(answers, "$orange")),
         x_axis=axis_over([x for x, _ in points]),
         y_axis=axis_over([y for _, y in points]),
-        write_x=lambda value: f"{value:.0f} s",
+        write_x=lambda value: f"{value:g} s",
         write_y=lambda value: f"{value:,.0f}",
     )
 
@@ -311,7 +366,7 @@ def kv_figure(moments: tuple[Moment, ...]) -> Figure | None:
         series=(Series(points, "$orange"),),
         x_axis=axis_over([x for x, _ in points]),
         y_axis=axis_over([100.0]),
-        write_x=lambda value: f"{value:.0f} s",
+        write_x=lambda value: f"{value:g} s",
         write_y=lambda value: f"{value:.0f} %",
     )
 

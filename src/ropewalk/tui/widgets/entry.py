@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
 from textual.containers import HorizontalGroup
 from textual.message import Message
 from textual.widgets import Input, Label
@@ -19,6 +20,7 @@ class Entry(HorizontalGroup):
     """A label and an input; ``read`` turns text into a value or raises :class:`UsageError`."""
 
     DEFAULT_CSS = stylesheet(__file__)
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "leave", show=False)]
 
     @dataclass
     class Changed(Message):
@@ -64,6 +66,12 @@ class Entry(HorizontalGroup):
     def on_input_changed(self, event: Input.Changed) -> None:
         """Nobody else's business before it is confirmed."""
         event.stop()
+
+    def action_leave(self) -> None:
+        """Back to the screen's keys, with the value as it was."""
+        self.query_one(Input).value = self._text
+        self.remove_class("-wrong")
+        self.screen.focus_next()
 
     def _take(self, text: str) -> bool:
         """Whether this is a value."""

@@ -1,7 +1,8 @@
-"""Recall as a grid: arms side by side, lengths down, depths across, filled cell by cell."""
+"""Recall as a grid: depths across, lengths down, arms beside each other or one below the other."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -12,39 +13,51 @@ from textual.message import Message
 from textual.widget import Widget
 
 from ropewalk.measuring.records import RecallCell
-from ropewalk.report.grid import MARKS, PARTIAL, mark_of
+from ropewalk.report.grid import Mark, mark_of, pooled, strip_of
+from ropewalk.tui.described import STYLES
 from ropewalk.tui.runview import ArmView, Key, RunView
+from ropewalk.tui.text import clean
 from ropewalk.tui.themes import stylesheet
-from ropewalk.units import format_tokens, format_tokens_short
+from ropewalk.units import format_tokens
 
-_LABEL = 9
+_LABEL = 10
 _GAP = 2
-_WIDEST, _TALLEST = 8, 5
-_GAPPED = 3  # lines from which on the last one is left empty
-# Colours of what a mark says; its symbol is the report's own.
-STYLES = {
-    MARKS[outcome].words: style
-    for outcome, style in {
-        "hit": "$blue", "miss": "$orange", "wrong_needle": "$purple", "refused": "$grey",
-        "declined": "$yellow", "truncated": "$yellow", "lost_to_reasoning": "$yellow",
-        "invalid": "$red", "error": "$red",
-    }.items()
-} | {PARTIAL.words: "$blue"}  # fmt: skip
+_POOLED = len("30/30 100–100%")
+_NARROWEST, _WIDEST, _TALLEST = 1, 7, 4
 _PENDING = ("□", "$frame")
 _CURRENT = ("◌", "bold $foreground")
+_OUTLINE = ("▐", "▌")
+
+
+def style_of(mark: Mark) -> str:
+    """The colour of a mark, the same on every page."""
+    return STYLES[mark.tone] or "$foreground"
 
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """Widths and heights of the cells that fill the room."""
+    """Arms beside each other or not, and the cells that fill the room."""
 
+    abreast: bool
     cell_width: int
     cell_height: int
-    arm_width: int
+
+    def arm_width(self, depths: int) -> int:
+        """One arm's cells, each with a place for the outline on both sides, and what they come to."""
+        return depths * (self.cell_width + 1) + 1 + _GAP + _POOLED
+
+
+@dataclass(frozen=True, slots=True)
+class _Band:
+    """What one line shows: the arms in it at a length, None for both in a heading."""
+
+    arms: tuple[ArmView, ...]
+    length: int | None
+    text: Content
 
 
 class Heatmap(Widget, can_focus=True):
-    """The grid with a cursor; tells which cell it is on."""
+    """The grid with a cursor; tells which cell it is on. What is too tall moves with the cursor."""
 
     DEFAULT_CSS = stylesheet(__file__)
     ALLOW_SELECT = False
@@ -66,7 +79,7 @@ class Heatmap(Widget, can_focus=True):
         self._view: RunView | None = None
         self._cells: dict[Key, RecallCell] = {}
         self._task_name = ""
-        self._at = (0, 0)
+        self._at = (0, 0, 0)  # arm, length, depth
 
     def show(self, view: RunView | None, task: str) -> None:
         """Draw a run's cells of one task."""
@@ -79,62 +92,80 @@ class Heatmap(Widget, can_focus=True):
         view = self._view
         if view is None or not view.arms or not view.lengths or not view.depths:
             return None
-        column, row = self._at
-        arm, depth = divmod(min(column, len(view.arms) * len(view.depths) - 1), len(view.depths))
-        length = view.lengths[min(row, len(view.lengths) - 1)]
-        return (view.arms[arm].name, self._task_name, length, view.depths[depth])
+        arm, length, depth = self._at
+        return self._key(
+            view.arms[min(arm, len(view.arms) - 1)],
+            view.lengths[min(length, len(view.lengths) - 1)],
+            view.depths[min(depth, len(view.depths) - 1)],
+        )
+
+    def _key(self, arm: ArmView, length: int, depth: float) -> Key:
+        return (arm.name, self._task_name, length, depth)
 
     def render(self) -> Content:
-        """Names of the arms, the grid, what the symbols mean."""
+        """Where the depths are, the grid, what the marks in it mean."""
         view = self._view
         if view is None or not view.arms:
             return Content("")
         layout = self._layout(view)
-        lines = [self._names(view, layout)]
-        for length in view.lengths:
-            lines += self._row(view, length, layout)
-        lines.append(self._legend())
+        bands = self._in_sight(list(self._bands(view, layout)))
+        lines = [self._depths(view, layout), *(band.text for band in bands), self._legend()]
         return Content("\n").join(lines)
 
     def _layout(self, view: RunView) -> _Layout:
-        arms, depths = len(view.arms), max(1, len(view.depths))
-        wide = (self.size.width - _LABEL) // arms - _GAP - len("30/30") - 1
-        cell_width = min(max(wide // depths, 2), _WIDEST)
-        tall = (self.size.height - 2) // max(1, len(view.lengths))
-        return _Layout(cell_width, min(max(tall, 1), _TALLEST), cell_width * depths + len("30/30") + 1)
+        arms, depths, lengths = len(view.arms), max(1, len(view.depths)), max(1, len(view.lengths))
+        room = self.size.width - _LABEL - _GAP - _POOLED - 1
+        beside = (self.size.width - _LABEL) // arms - 2 * _GAP - _POOLED - 1
+        abreast = arms == 1 or beside // depths - 1 >= 2
+        wide = (beside if abreast else room) // depths - 1
+        tall = (self.size.height - 3 - (0 if abreast else arms)) // (lengths * (1 if abreast else arms))
+        return _Layout(abreast, min(max(wide, _NARROWEST), _WIDEST), min(max(tall - (tall > 2), 1), _TALLEST))
 
-    def _names(self, view: RunView, layout: _Layout) -> Content:
-        names = (_arm_title(arm) for arm in view.arms)
-        cells = (f"{name:{layout.arm_width}.{layout.arm_width}}" for name in names)
-        return Content.styled(" " * _LABEL + (" " * _GAP).join(cells), "bold")
+    def _depths(self, view: RunView, layout: _Layout) -> Content:
+        """``start 10 30 50 70 90 end``: per cent of the prompt."""
+        names = [f"{depth * 100:.0f}" for depth in view.depths]
+        cells = " ".join(f"{name:^{layout.cell_width}.{layout.cell_width}}" for name in names)
+        block = f" {cells} {'':{_GAP}}{'recall, 95 %':{_POOLED}}"
+        times = len(view.arms) if layout.abreast else 1
+        return Content.styled(f"{'depth %':>{_LABEL - 1}} " + (" " * _GAP).join([block] * times), "$grey")
 
-    def _row(self, view: RunView, length: int, layout: _Layout) -> list[Content]:
-        """One line, or several of which the middle one has the symbols."""
-        drawn = layout.cell_height - (layout.cell_height >= _GAPPED)
-        middle = (drawn - 1) // 2
-        lines = []
-        for line in range(drawn):
-            label = f"{format_tokens(length):>{_LABEL - 1}} " if line == middle else " " * _LABEL
+    def _bands(self, view: RunView, layout: _Layout) -> Iterator[_Band]:
+        groups = [view.arms] if layout.abreast else [(arm,) for arm in view.arms]
+        for arms in groups:
+            yield _Band((), None, self._names(arms, view, layout))
+            for length in view.lengths:
+                yield from self._row(arms, length, view, layout)
+
+    def _names(self, arms: Sequence[ArmView], view: RunView, layout: _Layout) -> Content:
+        if not layout.abreast:
+            return Content.styled(clean(_arm_title(arms[0])), "bold")
+        width = layout.arm_width(len(view.depths))
+        names = (f"{clean(_arm_title(arm)):{width}.{width}}" for arm in arms)
+        return Content.styled(" " * _LABEL + (" " * _GAP).join(names), "bold")
+
+    def _row(self, arms: Sequence[ArmView], length: int, view: RunView, layout: _Layout) -> Iterator[_Band]:
+        """One line or several; the first has the figures."""
+        for line in range(layout.cell_height):
+            label = f"{format_tokens(length):>{_LABEL - 1}} " if line == 0 else " " * _LABEL
             parts = [Content.styled(label, "$grey")]
-            for arm in view.arms:
-                keys = [(arm.name, self._task_name, length, depth) for depth in view.depths]
-                parts += [self._cell(key, layout.cell_width, middle=line == middle) for key in keys]
-                count = self._count(keys) if line == middle else ""
-                parts.append(Content.styled(f" {count:<{len('30/30') + _GAP}}", "$grey"))
-            lines.append(Content("").join(parts))
-        return [*lines, *[Content("")] * (layout.cell_height - drawn)]
+            for arm in arms:
+                parts += self._strip(arm, length, view, layout.cell_width)
+                words = self._pooled(arm, length, view) if line == 0 else ""
+                parts.append(Content(f"{'':{_GAP}}{words:{_POOLED}}{'':{_GAP}}"))
+            yield _Band(tuple(arms), length, Content("").join(parts).rstrip())
 
-    def _cell(self, key: Key, width: int, *, middle: bool) -> Content:
-        symbol, style = self._look(key)
-        has_cursor = self.has_focus and key == self.key()
-        filled = key in self._cells and width > 2
-        text = (symbol if middle else " ").center(width - 1)
-        if has_cursor:
-            framed = f"[{text[1:-1]}]" if middle and width > 3 else text
-            return Content.assemble(
-                (framed, "bold $block-cursor-foreground on $block-cursor-background"), " "
-            )
-        return Content.assemble((text, f"bold $background on {style}" if filled else style), " ")
+    def _strip(self, arm: ArmView, length: int, view: RunView, width: int) -> Iterator[Content]:
+        """The cells of an arm at a length, with the outline around the one under the cursor."""
+        cursor = self.key() if self.has_focus else None
+        edge = " "
+        for depth in view.depths:
+            key = self._key(arm, length, depth)
+            symbol, style = self._look(key)
+            left, right = _OUTLINE if key == cursor else (edge, " ")
+            edge = right
+            yield Content.styled(left, "bold $foreground")
+            yield Content.styled(symbol * width, style)
+        yield Content.styled(edge, "bold $foreground")
 
     def _look(self, key: Key) -> tuple[str, str]:
         cell, view = self._cells.get(key), self._view
@@ -144,40 +175,78 @@ class Heatmap(Widget, can_focus=True):
         if cell is None:
             return _PENDING
         mark = mark_of(cell)
-        return mark.symbol, STYLES[mark.words]
+        return mark.symbol, style_of(mark)
 
-    def _count(self, keys: list[Key]) -> str:
-        cells = [self._cells[key] for key in keys if key in self._cells]
-        return f"{sum(cell.hits for cell in cells)}/{sum(cell.trials for cell in cells)}" if cells else ""
+    def _pooled(self, arm: ArmView, length: int, view: RunView) -> str:
+        keys = (self._key(arm, length, depth) for depth in view.depths)
+        strip = strip_of([self._cells[key] for key in keys if key in self._cells])
+        return "" if strip is None else pooled(strip)
+
+    def _in_sight(self, bands: list[_Band]) -> list[_Band]:
+        """As many lines as there is room for, with the cursor's among them."""
+        room = max(1, self.size.height - 2)
+        key = self.key()
+        if len(bands) <= room or key is None:
+            return bands
+        at = next(
+            (
+                place
+                for place, band in enumerate(bands)
+                if band.length == key[2] and key[0] in [arm.name for arm in band.arms]
+            ),
+            0,
+        )
+        top = min(max(0, at - room // 2), len(bands) - room)
+        return bands[top : top + room]
 
     def _legend(self) -> Content:
+        """The marks that occur, in the order of their first cell."""
         marks = {mark.words: mark for mark in map(mark_of, self._cells.values())}
-        parts = [Content.assemble((mark.symbol, STYLES[words]), f" {words}") for words, mark in marks.items()]
-        parts.append(Content.assemble(_PENDING, " not asked"))
+        parts = [
+            Content.assemble((mark.symbol, style_of(mark)), f" {words}") for words, mark in marks.items()
+        ]
+        view = self._view
+        asked = 0 if view is None else len(view.arms) * len(view.lengths) * len(view.depths)
+        if len([key for key in self._cells if key[1] == self._task_name]) < asked:
+            parts.append(Content.assemble(_PENDING, " not asked"))
         return Content("  ").join(parts)
 
     def action_move(self, right: int, down: int) -> None:
+        """To the next cell, over the borders of arms."""
         view = self._view
-        if view is None or not view.arms or not view.lengths:
+        if view is None or not view.arms or not view.lengths or not view.depths:
             return
-        columns, rows = len(view.arms) * max(1, len(view.depths)), len(view.lengths)
-        column, row = self._at
-        self._put((min(max(column + right, 0), columns - 1), min(max(row + down, 0), rows - 1)))
+        arms, lengths, depths = len(view.arms), len(view.lengths), len(view.depths)
+        arm, length, depth = self._at
+        if self._layout(view).abreast:
+            column = min(max(arm * depths + depth + right, 0), arms * depths - 1)
+            self._put((*divmod(column, depths), min(max(length + down, 0), lengths - 1)))
+        else:
+            row = min(max(arm * lengths + length + down, 0), arms * lengths - 1)
+            arm, length = divmod(row, lengths)
+            self._put((arm, min(max(depth + right, 0), depths - 1), length))
 
     def on_click(self, event: events.Click) -> None:
         """The cell that was pointed at."""
         view = self._view
-        if view is None or not view.arms or not view.lengths:
+        if view is None or not view.arms or not view.lengths or not view.depths:
             return
         layout = self._layout(view)
-        arm, within = divmod(event.x - _LABEL, layout.arm_width + _GAP)
-        depth = within // layout.cell_width
-        row = (event.y - 1) // layout.cell_height
-        if 0 <= arm < len(view.arms) and 0 <= depth < len(view.depths) and 0 <= row < len(view.lengths):
-            self._put((arm * len(view.depths) + depth, row))
+        bands = self._in_sight(list(self._bands(view, layout)))
+        width = layout.arm_width(len(view.depths)) + _GAP
+        column, within = divmod(event.x - _LABEL, width)
+        depth = (within - 1) // (layout.cell_width + 1)
+        if not 1 <= event.y <= len(bands) or not 0 <= depth < len(view.depths):
+            return
+        band = bands[event.y - 1]
+        if band.length is not None and 0 <= column < len(band.arms):
+            arm = view.arms.index(band.arms[column])
+            self._put((arm, depth, view.lengths.index(band.length)))
 
-    def _put(self, at: tuple[int, int]) -> None:
-        self._at = at
+    def _put(self, at: tuple[int, int, int]) -> None:
+        """``at`` is arm, depth, length."""
+        arm, depth, length = at
+        self._at = (arm, length, depth)
         self.refresh()
         key = self.key()
         if key is not None:
@@ -185,4 +254,4 @@ class Heatmap(Widget, can_focus=True):
 
 
 def _arm_title(arm: ArmView) -> str:
-    return f"{arm.label} {format_tokens_short(arm.context_len)}" if arm.context_len else arm.label
+    return f"{arm.label} ({format_tokens(arm.context_len)})" if arm.context_len else arm.label

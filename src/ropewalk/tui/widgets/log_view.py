@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
 from rich.segment import Segment
@@ -33,8 +33,10 @@ class LogView(ScrollView, can_focus=True):
         super().__init__(id=id)
         self._lines: Sequence[str] = ()
         self._found: Sequence[str] = ()
+        self._drawn: Sequence[str] = ()
         self._words: list[str] = []
         self._follows = True
+        self._wraps = False
 
     @property
     def found(self) -> Sequence[str]:
@@ -53,20 +55,43 @@ class LogView(ScrollView, can_focus=True):
         self._find()
 
     def _find(self) -> None:
-        self._found = [line for line in self._lines if all(word in line.lower() for word in self._words)]
+        words = self._words
+        self._found = (
+            [line for line in self._lines if all(word in line.lower() for word in words)]
+            if words
+            else self._lines
+        )
+        self._drawn = list(self._broken()) if self._wraps else self._found
         widest = max((len(line) for line in self._found), default=0)
-        self.virtual_size = Size(min(widest, _WIDEST), len(self._found))
+        width = 0 if self._wraps else min(widest, _WIDEST)
+        self.virtual_size = Size(width, len(self._drawn))
         self.refresh()
         if self._follows:
             self.call_after_refresh(self.scroll_end, animate=False, immediate=True)
+
+    def _broken(self) -> Iterator[str]:
+        """The lines broken at the width."""
+        width = max(20, self.size.width - 1)
+        for line in self._found:
+            yield from (line[start : start + width] for start in range(0, max(1, len(line)), width))
+
+    def wrap(self) -> None:
+        """Break long lines, or no longer."""
+        self._wraps = not self._wraps
+        self._find()
+
+    def on_resize(self) -> None:
+        """Lines may break elsewhere now."""
+        if self._wraps:
+            self._find()
 
     def render_line(self, y: int) -> Strip:
         """The line that is there after scrolling."""
         left, top = self.scroll_offset
         place = top + y
-        if place >= len(self._found):
+        if place >= len(self._drawn):
             return Strip.blank(self.size.width, self.rich_style)
-        line = clean(self._found[place])[:_WIDEST]
+        line = clean(self._drawn[place])[:_WIDEST]
         is_alarm = any(word in line for word in _ALARMS)
         style = self.get_component_rich_style("log-view--alarm") if is_alarm else self.rich_style
         strip = Strip([Segment(line, style)])

@@ -12,7 +12,7 @@ from textual.widgets import Static
 from ropewalk.inspector.records import Inspection
 from ropewalk.tui.state import AppState
 from ropewalk.tui.themes import stylesheet
-from ropewalk.units import format_bytes, format_count, format_tokens_short
+from ropewalk.units import format_bytes, format_count, format_tokens
 
 # Key, mode, name: in the order in which they are worked through.
 PLACES = (
@@ -45,7 +45,7 @@ class Masthead(Container):
 
 
 def title(desk: AppState) -> Content:
-    """``Qwen3-8B  8.19 B  BF16 15.26 GiB  reaches 32k / 128k  vllm``."""
+    """``Qwen3-8B  8.19 B  BF16 15.26 GiB  reaches 32,768 / 131,072  vllm``."""
     if desk.opened is None:
         return Content.assemble(("ropewalk", "bold $primary"), "  nothing is open")
     words = [*_facts(desk.opened.inspection), *([desk.request.engine] if desk.request else [])]
@@ -77,6 +77,6 @@ def _facts(inspection: Inspection) -> Iterator[str]:
         largest = max(summary.dtypes.items(), key=lambda item: item[1].bytes)[0]
         yield f"{largest} {format_bytes(summary.tensor_bytes)}"
     reach = [inspection.value("native_context"), inspection.value("supported_context")]
-    known = dict.fromkeys(format_tokens_short(value) for value in reach if isinstance(value, int))
+    known = dict.fromkeys(format_tokens(value) for value in reach if isinstance(value, int))
     if known:
         yield f"reaches {' / '.join(known)}"

@@ -82,7 +82,7 @@ def _judged(plan: Plan) -> list[DeviceShare]:
 
 def stacked(plan: Plan, width: int) -> Content:
     """Terms side by side at their lower ends, then the range of the estimates; red beyond the devices."""
-    room = capacity(plan)
+    room, width = capacity(plan), max(width, 1)  # 0 before it is laid out
     scale = max(room or 0, plan.memory.high_bytes, 1)
     cells = list(_cells(plan.memory, scale, width))[:width]
     cells += [("·", "$frame")] * (width - len(cells))

@@ -52,13 +52,15 @@ class RecordList(OptionList):
         self.records: list[Any] = []
 
     def show(self, lines: Iterable[tuple[Any, Content]]) -> None:
-        """Replace the lines; the cursor stays where it was as far as there are lines."""
+        """Replace the lines; the cursor stays where it was as far as there are lines. A line of None is a
+        heading, which the cursor passes over."""
         pairs = list(lines)
         place = self.highlighted
         self.records = [record for record, _ in pairs]
-        self.set_options(Option(line) for _, line in pairs)
-        if pairs and (place is not None or self._start_on_first):
-            self.highlighted = min(place or 0, len(pairs) - 1)
+        self.set_options(Option(line, disabled=record is None) for record, line in pairs)
+        places = [at for at, (record, _) in enumerate(pairs) if record is not None]
+        if places and (place is not None or self._start_on_first):
+            self.highlighted = min(places, key=lambda at: abs(at - (place or 0)))
 
     def record(self) -> Any:
         """The record under the cursor, or None."""

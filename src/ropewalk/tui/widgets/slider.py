@@ -16,7 +16,7 @@ from textual.widget import Widget
 
 from ropewalk.planner.records import Plan
 from ropewalk.tui.themes import stylesheet
-from ropewalk.units import MIB, format_tokens_short
+from ropewalk.units import MIB, format_tokens, format_tokens_short
 
 _STEPS = 8  # to double the value
 _END_WIDTH = 6  # ``1024k`` and a gap, on either side
@@ -183,20 +183,20 @@ _SHORTEST, _LONGEST = 64, 16 * MIB
 def trained_marks(native_context: int | None, supported_context: int | None) -> Iterator[Mark]:
     """What the weights were trained for and, where it is more, what the publisher describes."""
     if native_context:
-        yield Mark(native_context, "┬", f"trained {format_tokens_short(native_context)}")
+        yield Mark(native_context, "┬", f"trained {format_tokens(native_context)}")
     if supported_context and supported_context != native_context:
-        yield Mark(supported_context, "┴", f"published {format_tokens_short(supported_context)}")
+        yield Mark(supported_context, "┴", f"published {format_tokens(supported_context)}")
 
 
 def plan_marks(plan: Plan) -> Iterator[Mark]:
     """What fits, the same, and where attention comes to outweigh the rest of the work."""
     longest = plan.fit.max_context_len
     if longest and longest < _LONGEST:
-        yield Mark(longest, "╂", f"fits {format_tokens_short(longest)}")
+        yield Mark(longest, "╂", f"fits {format_tokens(longest)}")
     yield from trained_marks(plan.native_context, plan.supported_context)
     crossover = plan.compute.crossover_len if plan.compute else None
     if crossover and crossover < _LONGEST:
-        yield Mark(crossover, "×", f"crossover {format_tokens_short(crossover)}")
+        yield Mark(crossover, "×", f"crossover {format_tokens(crossover)}")
 
 
 def slider_range(marks: Sequence[Mark]) -> tuple[int, int]:

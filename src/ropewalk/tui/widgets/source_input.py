@@ -30,7 +30,7 @@ class SourceInput(Input):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("tab", "take", "complete"),
-        Binding("escape", "screen.focus_next", "to the lists"),
+        Binding("escape", "screen.leave_line", "to the lists"),
     ]
 
     def __init__(self, complete: Complete, *, id: str) -> None:

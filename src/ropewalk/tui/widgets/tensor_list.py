@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -24,9 +25,10 @@ from ropewalk.tui.text import clean, short_count
 from ropewalk.tui.themes import stylesheet
 from ropewalk.units import format_bytes
 
-_NAME_WIDTH = 24  # below this another column goes instead
+_NAME_WIDTH = 20  # below this another column goes instead
 _GAP = 1
 _WHEEL_ROWS = 3
+_LAYERS = re.compile(r"^(?:\w+\.)*(?:layers|layer|blocks|h)\.(?=\d+\.)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +42,10 @@ class _Heading:
 
 
 _HEADINGS = (
-    _Heading("dtype", 7, 1),
-    _Heading("shape", 15, 0),
-    _Heading("elements", 8, 3, right=True),
-    _Heading("bytes", 10, 2, right=True),
+    _Heading("dtype", 7, 3),
+    _Heading("shape", 15, 2),
+    _Heading("elements", 8, 1, right=True),
+    _Heading("bytes", 10, 0, right=True),
     _Heading("file", 32, 4),
 )
 
@@ -161,7 +163,8 @@ class TensorList(Widget, can_focus=True):
         dim = style + self.get_component_rich_style("tensor-list--figure") if figures else style
         headings = self._headings
         room = max(1, self.size.width - 1 - _total(headings))
-        segments = [Segment(_fit(cells[0], room), style)]
+        name = cells[0] if len(headings) == len(_HEADINGS) else shortened(cells[0])
+        segments = [Segment(_fit(name, room), style)]
         for heading, text in zip(headings, cells[1:], strict=True):
             fitted = _fit(text, heading.width)
             aligned = fitted.strip().rjust(heading.width) if heading.right else fitted
@@ -277,6 +280,12 @@ def _fitting(width: int) -> tuple[_Heading, ...]:
 
 def _total(headings: Sequence[_Heading]) -> int:
     return sum(heading.width + _GAP for heading in headings)
+
+
+def shortened(name: str) -> str:
+    """A name without what nearly all have, where there is little room: ``model.layers.`` before the number of
+    its block, ``.weight`` at the end."""
+    return _LAYERS.sub("", name).removesuffix(".weight")
 
 
 def _fit(text: str, width: int) -> str:

@@ -10,7 +10,7 @@ from ropewalk.measuring.recall.tasks import Asked
 from ropewalk.measuring.records import Trial
 from ropewalk.report.grid import MARKS
 from ropewalk.tui.text import clean
-from ropewalk.tui.widgets.heatmap import STYLES
+from ropewalk.tui.widgets.heatmap import style_of
 from ropewalk.units import format_seconds, format_tokens
 
 
@@ -25,7 +25,11 @@ def trial_page(trial: Trial, asked: Asked | None) -> Content:
     """Outcome first, then the prompt around the needle and the answer."""
     mark = MARKS[trial.outcome]
     head = f"  {format_tokens(trial.length)} tokens, depth {trial.depth:.0%}, seed {trial.seed}"
-    lines = [Content.assemble((f"{mark.symbol} {mark.words}", f"bold {STYLES[mark.words]}"), (head, "$grey"))]
+    lines = [
+        Content.assemble(
+            (f"{mark.symbol} {mark.words}", f"bold {style_of(mark).removeprefix('bold ')}"), (head, "$grey")
+        )
+    ]
     if asked is not None and asked.needle is not None:
         at = "" if trial.needle_at is None else f" at token {format_tokens(trial.needle_at)}"
         lines.append(_line(f"hidden{at}", f"… {asked.needle} …"))
