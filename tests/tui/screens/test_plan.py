@@ -143,6 +143,8 @@ def test_a_plan_that_does_not_fit_says_so_first(drive: Drive) -> None:
         assert words(pilot, "#verdict").startswith("✗ DOES NOT FIT  262,144 tokens")
         codes = [finding.code for finding in pilot.app.screen.query_one("#findings", RecordList).records]
         assert codes == ["does_not_fit", "short_text_degradation"]
+        assert await panels(pilot) == ["ways-panel"]
+        await press(pilot, "right_square_bracket")
         bar = drawn(pilot, MemoryBar)[0]
         assert "┃" in bar
         assert bar.index("┃") < len(bar.rstrip("·")) - 1  # what is needed reaches beyond the device
