@@ -99,7 +99,7 @@ def test_open_plan_serve_measure_stop(terminal: Tmux, tmp_path: Path) -> None:
     terminal.wait_for("s starts llama-server: fits, 1,024 tokens")
     terminal.press("s")
     shown = terminal.wait_for("● ready")
-    assert "✓ checkpoint" in shown
+    assert " ✓  curl http://127.0.0.1:" in shown
     assert "≠ printed" not in shown  # every term is what the engine prints
     terminal.press("x")
     terminal.wait_for("○ stopped")
