@@ -10,7 +10,6 @@ are analysed; logs are read. Whatever else escapes is listed with its input's nu
 from __future__ import annotations
 
 import json
-import os
 import random
 import sys
 import tempfile
@@ -37,7 +36,6 @@ from ropewalk.report.plan import plan_page
 from ropewalk.report.terminal import plain
 from ropewalk.serving.host.probe import Host
 
-os.environ["HF_HUB_OFFLINE"] = "1"  # names of repositories are not asked for
 Random = random.Random
 WIDTHS = (60, 120)
 ODD_NUMBERS = [0, 1, 17, 4096, 131072, 2**31, 2**53, 2**63 - 1]
@@ -45,7 +43,7 @@ ODD_OPTIONS = (
     "num_sequences", "memory_bytes", "max_batched_tokens", "tensor_parallel", "max_num_seqs", "gpu_layers",
 )  # fmt: skip
 WORDS = [
-    "vllm", "serve", "org/name", "llama-server", "-m", "x.gguf", "-c", "--ctx-size", "-np", "-ngl", "-ctk",
+    "vllm", "serve", "./nothing", "llama-server", "-m", "x.gguf", "-c", "--ctx-size", "-np", "-ngl", "-ctk",
     "q8_0", "--max-model-len", "--hf-overrides", "--rope-scaling", "--speculative-config", "--kv-cache-dtype",
     "--tensor-parallel-size", "fp8", "--max-num-seqs", "--rope-scale", "-ot", "--gpu-memory-utilization",
     "exps=CPU", "--n-cpu-moe", "--fit", "on", "docker", "run", "-e", "vllm/vllm-openai:v0.11.0", "ollama",
@@ -54,7 +52,7 @@ WORDS = [
 ]  # fmt: skip
 LOG_LINES = [
     "INFO 11-02 10:00:00 [api_server.py:1] vLLM API server version 0.33.0",
-    "INFO non-default args: {'model': 'org/name', 'max_model_len': 4096}",
+    "INFO non-default args: {'model': './nothing', 'max_model_len': 4096}",
     "INFO [gpu_worker.py:1] Available KV cache memory: 12.34 GiB",
     "GPU KV cache size: 1,234 tokens", "Maximum concurrency for 4,096 tokens per request: 1.23x",
     "Model loading took 15.2683 GiB and 3.1 seconds", "Graph capturing finished in 4 secs, took 0.51 GiB",

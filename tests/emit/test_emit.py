@@ -34,13 +34,6 @@ def test_nothing_is_emitted_for_a_negative_verdict(qwen3: Inspection, single: Pl
         emit(replace(single, launch=None), kind)
 
 
-def test_a_control_character_of_a_name_reaches_no_file(qwen3: Inspection, single: Plan) -> None:
-    assert single.launch is not None
-    launch = replace(single.launch, argv=(*single.launch.argv, "--served-model-name", "a\x1b]0;b"))
-    with pytest.raises(UsageError, match=r"control character '\\x1b'"):
-        emit(replace(single, launch=launch), "shell")
-
-
 def test_no_image_is_known_of_llama_cpp_python(single: Plan) -> None:
     assert single.launch is not None
     plan = replace(single, launch=replace(single.launch, engine="llama-cpp-python"))

@@ -93,7 +93,7 @@ def test_verified_scaling_is_in_effect_and_the_context_holds(
         assert 0.3 < seen.rope_difference < 2.0
         assert seen.findings == ()
         assert service.server.report.freq_scale == 0.5
-    assert told[0] == "asking the model without scaling"
+    assert told[0] == "verifying: the model is asked without scaling first, in a short context"
     assert (settings.log_path or Path()).with_name("serve-unscaled.log").is_file()
 
 
@@ -147,7 +147,7 @@ def test_an_interrupt_while_it_is_verified_leaves_nothing(
 ) -> None:
     pids: list[int] = []
 
-    def interrupted(server: RunningServer, plan: Plan, *, unscaled: object) -> Verification:
+    def interrupted(server: RunningServer, plan: Plan, **options: object) -> Verification:
         pids.append(server.pid)
         raise KeyboardInterrupt
 

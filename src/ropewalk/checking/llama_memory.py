@@ -213,6 +213,8 @@ def _kernels(
     repair = set_flag("--cache-type-k", kind, short="-ctk") | set_flag("--cache-type-v", kind, short="-ctv")
     if not typed and value.quantised:  # the heads have none: f16 does without
         repair = set_flag("--cache-type-v", "f16", short="-ctv")
+        if any(group.kind == "latent" for group in inspection.layers):  # K and V are of one type
+            repair |= set_flag("--cache-type-k", "f16", short="-ctk")
     for finding in kernel_findings(missing, flash=settings.flash_attn, value=value):
         stops = finding.severity == "error"
         severity: Severity = "warning" if stops and on_gpu is None else finding.severity

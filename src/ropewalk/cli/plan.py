@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -98,7 +99,11 @@ def command(
     if kind is not None and plan.may_start:
         text = core.emit(plan, kind, accelerator=accelerator)
         if output_path is None:
-            output.write(text)
+            from ropewalk.report.figures import printable
+
+            output.write(
+                printable(text) if sys.stdout.isatty() else text
+            )  # a name may hold a terminal's codes
             return 0
         output.write_file(output_path, text)
     elif kind is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Literal, get_args
 
@@ -16,8 +15,6 @@ __all__ = ["KINDS", "Kind", "emit"]
 
 EmitKind = Literal["shell", "k8s", "slurm", "skypilot"]
 KINDS: tuple[EmitKind, ...] = get_args(EmitKind)
-
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 _WRITERS: dict[EmitKind, Callable[[EmittedServer], str]] = {
     "shell": shell.script,
@@ -38,10 +35,6 @@ def emit(plan: Plan, kind: EmitKind, *, hub: HubId | None = None, accelerator: s
             f"an accelerator is SkyPilot's name of a GPU; {kind} takes none", where={"kind": kind}
         )
     server = server_of(plan, hub=hub)
-    text = skypilot.task(server, accelerator=accelerator) if kind == "skypilot" else _WRITERS[kind](server)
-    if control := _CONTROL.search(text):
-        raise UsageError(
-            f"the plan names something with the control character {control[0]!r}; rename the file",
-            where={"character": control[0]},
-        )
-    return text
+    if kind == "skypilot":
+        return skypilot.task(server, accelerator=accelerator)
+    return _WRITERS[kind](server)

@@ -147,7 +147,7 @@ def test_gguf_round_trip(
             writer.key(name, kind, value)
     for name, dtype, shape in specs:
         writer.tensor(name, dtype, shape)
-    raw = writer.header() + bytes(SNIFF_BYTES)
+    raw = writer.header() + bytes(4096 + SNIFF_BYTES)  # data that a look ahead may reach
     size = len(writer.header()) + writer.data_bytes
     file = parse_gguf(Cursor(lambda at, count: raw[at : at + count], size=size, file="f", window_bytes=16))
     assert [finding.code for finding in file.findings] == ["big_endian"] * (writer.order == ">")

@@ -105,7 +105,7 @@ def test_a_gpu_with_the_output_layer_holds_the_logits() -> None:
 
 
 def test_one_sequence() -> None:
-    with pytest.raises(UsageError, match="serves 1 sequence at a time, not 2"):
+    with pytest.raises(UsageError, match="serves at most 1 at a time, not 2"):
         make_plan(smollm2(), PlanRequest(2048, "llama-cpp-python", num_sequences=2))
     fit = make_plan(smollm2(), PlanRequest(2048, "llama-cpp-python", memory_bytes=8 << 30), machine=CPU).fit
     assert fit.max_sequences == 1

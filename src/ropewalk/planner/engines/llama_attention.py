@@ -44,9 +44,11 @@ def _has_width(shape: ModelShape, group: LayerGroup) -> bool:
     heads = group.num_attention_heads or shape.num_attention_heads
     ratio = heads // (group.num_key_value_heads or 1)
     keys = group.head_dim_k or 0
-    values = (shape.kv_lora_rank or keys) if group.kind == "latent" else group.head_dim_v or 0
+    values = shape.kv_lora_rank if group.kind == "latent" else group.head_dim_v or 0
     if keys in _TWO_WIDTHS:
         width, divisor = _TWO_WIDTHS[keys]
+        if not values:  # a header without the latent's width: nothing is claimed
+            values = width
         return values == width and ratio % divisor == 0 if divisor > 2 else values == width and ratio > 1
     return keys in _ONE_WIDTH and values == keys
 
