@@ -6,6 +6,7 @@ from math import ceil
 from typing import Any
 
 import pytest
+from tests.inspector.made import made
 from tests.planner.models import (
     attention,
     deepseek_v3,
@@ -19,8 +20,10 @@ from tests.planner.models import (
 from ropewalk import jsonio
 from ropewalk.engines import EngineName
 from ropewalk.errors import CheckpointError, UsageError
+from ropewalk.inspector.inspection import inspect_checkpoint
 from ropewalk.inspector.records import Inspection
 from ropewalk.planner.machine import Machine
+from ropewalk.planner.model import shape_of
 from ropewalk.planner.plan import make_plan
 from ropewalk.planner.records import Plan, PlanRequest
 from ropewalk.units import GIB, MIB
@@ -159,3 +162,16 @@ def test_findings_come_worst_first() -> None:
     assert severities == sorted(severities, key=["error", "warning", "info"].index)
     codes = {one.code for one in found.findings}
     assert {"cache_type_needs_flash_attention", "does_not_fit"} <= codes
+
+
+def test_a_cache_of_unknown_heads_is_not_priced_as_nothing() -> None:
+    specs = {
+        f"model.layers.{layer}.self_attn.{name}_proj.weight": ("BF16", (rows, 256))
+        for layer in (0, 1)
+        for name, rows in (("q", 256), ("k", 64), ("v", 64), ("o", 256))
+    }
+    specs |= {f"model.{name}.weight": ("BF16", (64, 256)) for name in ("embed_tokens", "lm_head")}
+    inspection = inspect_checkpoint(made(specs=specs))
+    with pytest.raises(CheckpointError, match="does not tell num_key_value_heads of 2 layers") as caught:
+        shape_of(inspection)
+    assert caught.value.code == "config_missing"

@@ -9,6 +9,7 @@ from typing import Any
 
 from ropewalk.errors import CheckpointError, UsageError
 from ropewalk.inspector.records import Inspection, WeightBytes
+from ropewalk.inspector.wording import MAX_NAMED
 from ropewalk.planner.params import estimated_weights
 from ropewalk.planner.shape import Draft, ModelShape
 from ropewalk.planner.verdict import errors_of, is_incomplete, stated_bytes
@@ -47,6 +48,7 @@ def shape_of(
     """
     if inspection.checkpoint.kind == "adapter":
         raise _is_adapter(inspection)
+    _require_rows(inspection)
     weights = inspection.weights
     shape = ModelShape(
         stored_as=inspection.checkpoint.format,
@@ -235,6 +237,20 @@ def _need(inspection: Inspection, name: str) -> int:
             where={"field": name, "value": value},
         )
     return value
+
+
+def _require_rows(inspection: Inspection) -> None:
+    """Heads of unknown number or size would be priced as a cache of nothing."""
+    for group in inspection.layers:
+        if group.kind in ("full", "sliding", "chunked", "latent", "cross"):
+            for field in ("num_key_value_heads", "head_dim_k"):
+                if not getattr(group, field, 1):
+                    raise CheckpointError(
+                        f"{inspection.checkpoint.source} does not tell {field.removesuffix('_k')} of "
+                        f"{group.count} layers, and no cache can be planned without it",
+                        code="config_missing",
+                        where={"field": field.removesuffix("_k"), "layers": list(group.indices[:MAX_NAMED])},
+                    )
 
 
 def _count(inspection: Inspection, name: str) -> int:
