@@ -156,7 +156,10 @@ def test_a_server_that_gave_up_is_an_error_in_its_own_words(log: Path) -> None:
     assert not report.ok
 
 
-@pytest.mark.parametrize("arguments", ["{'a': <Enum: 1>}", "{" * 5000 + "}", "{'a': __import__('os')}"])
+@pytest.mark.parametrize(
+    "arguments",
+    ["{'a': <Enum: 1>}", "{'model': 'a\\', 'port': 007}", "{" * 5000 + "}", "{'a': __import__('os')}"],
+)
 def test_arguments_that_are_no_literals_are_no_command(log: Path, arguments: str) -> None:
     assert read(log, f"{VLLM_VERSION}non-default args: {arguments}\n").command is None
 

@@ -426,6 +426,22 @@ def test_nan_and_infinity_do_not_reach_the_record() -> None:
     assert (value["bits"], value["group_size"]) == (None, None)
 
 
+@pytest.mark.parametrize("key", ["max_position_embeddings", "context_length"])
+def test_a_length_of_nothing_is_none(key: str) -> None:
+    found = inspect({**{k: v for k, v in DENSE.items() if k != "max_position_embeddings"}, key: 0})
+    assert (found.value("max_position_embeddings"), found.value("native_context")) == (None, None)
+
+
+def test_a_state_of_nothing_is_unknown() -> None:
+    specs = {
+        "model.layers.0.mamba.A_log": ("F32", (4,)),
+        "model.layers.0.mamba.conv1d.weight": ("BF16", (2,)),
+    }
+    found = inspect({**DENSE, "model_type": "nemotron_h", "hybrid_override_pattern": "M*"}, specs)
+    assert [group.state for group in found.layers if group.kind == "recurrent"] == [()]
+    assert "state_unknown" in {finding.code for finding in found.findings}
+
+
 def test_configs_and_shapes_at_random_give_a_record_or_an_error() -> None:
     """benchmarks/fuzz.py does the same with 200,000."""
     assert sum(run("checkpoint", count=1500, seed=3).values()) == 1500

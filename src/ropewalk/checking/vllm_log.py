@@ -146,9 +146,8 @@ def _arguments(lines: Sequence[str]) -> tuple[str, ...] | None:
     text = last_match(_ARGUMENTS, lines)
     if text is None or len(text) > MAX_LOG_LINE_CHARS:
         return None
-    try:
-        given = ast.literal_eval(text)
-    except (ValueError, SyntaxError, RecursionError, MemoryError):  # an object's repr is no literal
+    given = _literal(text)
+    if given is None:  # an object's repr is no literal
         given = _plain_pairs(text)
     if not isinstance(given, dict) or not given:
         return None
@@ -156,14 +155,23 @@ def _arguments(lines: Sequence[str]) -> tuple[str, ...] | None:
     return ("vllm", "serve", *([str(model)] if model else []), *_flags(given))
 
 
+def _literal(text: str) -> Any:
+    """The value of a literal of Python; None for anything else."""
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
+        return None
+
+
 def _plain_pairs(text: str) -> dict[str, Any]:
     """The options of a dict that holds objects too: those with a plain value."""
     known = flag_set("vllm").known
-    return {
-        match[1]: ast.literal_eval(match[2])
+    named = (
+        (match[1], _literal(match[2]))
         for match in _PAIR.finditer(text)
         if match[1] in ("model_tag", "model") or f"--{match[1].replace('_', '-')}" in known
-    }
+    )
+    return {name: value for name, value in named if value is not None}
 
 
 def _flags(given: Mapping[Any, Any]) -> Iterator[str]:

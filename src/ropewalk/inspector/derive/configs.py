@@ -291,7 +291,7 @@ def _checked(value: Any, name: str, detail: str) -> Any:
     if isinstance(value, list) and name in PER_LAYER:
         counts = require_counts(value, field_name=detail, file=FILE)
         return counts[0] if len(set(counts)) == 1 else counts
-    if name == "sliding_window" and value == -1:
+    if (name, value) in (("sliding_window", -1), ("max_position_embeddings", 0)):
         return None  # written so where there is none
     limit = MAX_LAYERS if name == "num_hidden_layers" else 2**40
     return require_count(value, field_name=detail, file=FILE, limit=limit)

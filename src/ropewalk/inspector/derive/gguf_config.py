@@ -96,6 +96,8 @@ def _checked(value: Any, key: str, name: str) -> Any:
     if isinstance(value, list) and name in PER_LAYER:
         counts = require_counts(value, field_name=key, file=FILE)
         return counts[0] if len(set(counts)) == 1 else counts
+    if name == "max_position_embeddings" and value == 0:
+        return None
     return require_count(
         value, field_name=key, file=FILE, limit=MAX_LAYERS if name == "num_hidden_layers" else 2**40
     )

@@ -19,10 +19,17 @@ from ropewalk.inspector.layer_kinds import StateTensor
 def recurrent_state(
     settings: Settings, evidence: BlockEvidence | None, heads: Heads | None = None
 ) -> tuple[StateTensor, ...]:
-    """The state tensors of one recurrent layer; empty where they are unknown.
+    """The state tensors of one recurrent layer; empty where they are unknown, or one would hold nothing.
 
     ``heads`` are those of the attention beside it.
     """
+    found = _of_kind(settings, evidence, heads)
+    return found if all(prod(tensor.shape) for tensor in found) else ()
+
+
+def _of_kind(
+    settings: Settings, evidence: BlockEvidence | None, heads: Heads | None
+) -> tuple[StateTensor, ...]:
     family = family_of(settings.model_type)
     own = family.state(settings) if family.state else None
     if own is not None:

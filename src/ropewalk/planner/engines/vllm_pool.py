@@ -138,10 +138,10 @@ def _equal_pages(buckets: Sequence[Bucket]) -> list[Bucket]:
 
 
 def _raised(bucket: Bucket, page_bytes: int) -> Bucket:
-    ratio, rest = divmod(page_bytes, bucket.page_bytes)
-    if bucket.kind == "state" or rest:
+    if bucket.kind == "state" or not bucket.page_bytes or page_bytes % bucket.page_bytes:
         return replace(bucket, page_bytes=page_bytes)
-    return replace(bucket, page_bytes=page_bytes, block_size=bucket.block_size * ratio)
+    longer = bucket.block_size * (page_bytes // bucket.page_bytes)
+    return replace(bucket, page_bytes=page_bytes, block_size=longer)
 
 
 def _equal_groups(buckets: Sequence[Bucket]) -> list[Bucket]:
