@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -21,11 +22,13 @@ from docs.engines import engines_page  # noqa: E402
 from docs.exactness import exactness_page  # noqa: E402
 from docs.families import families_page  # noqa: E402
 from docs.manpage import man_page  # noqa: E402
+from docs.messages import message_page, messages  # noqa: E402
 from docs.service import http_page  # noqa: E402
 
 PAGES: dict[str, Callable[[], str]] = {
     "cli.md": cli_page,
     "engines.md": engines_page,
+    **{f"errors/{name}.md": partial(message_page, name) for name in messages()},
     "exactness.md": exactness_page,
     "families.md": families_page,
     "findings.md": findings_page,

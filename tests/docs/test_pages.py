@@ -9,6 +9,7 @@ from pathlib import Path
 from subprocess import run
 
 import pytest
+from docs.messages import messages
 from tests.planner.models import deepseek_v3, gemma3_27b, qwen3_8b, qwen3_next_80b
 
 import ropewalk
@@ -27,7 +28,7 @@ from ropewalk.units import GIB, KIB, MIB
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-PAGES = sorted(DOCS.glob("*.md"))
+PAGES = sorted([*DOCS.glob("*.md"), *DOCS.glob("errors/*.md")])
 
 
 def text(name: str) -> str:
@@ -54,8 +55,8 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 def test_every_page_is_in_the_navigation() -> None:
-    listed = re.findall(r"(\w+\.md)", (ROOT / "mkdocs.yml").read_text("utf-8"))
-    assert sorted(listed) == [page.name for page in PAGES]
+    listed = re.findall(r"([\w/]+\.md)", (ROOT / "mkdocs.yml").read_text("utf-8"))
+    assert sorted(listed) == sorted(str(page.relative_to(DOCS)) for page in PAGES)
 
 
 def test_files_and_modules_that_pages_name_exist() -> None:
@@ -131,6 +132,29 @@ def test_names_of_the_python_page_are_public() -> None:
     named |= set(re.findall(r"^\| `(\w+)", page, flags=re.MULTILINE))
     assert len(named) >= 16
     assert named <= set(ropewalk.__all__)
+
+
+def test_a_message_is_the_title_of_its_page_and_its_command_finds_it() -> None:
+    pages = {page.stem: page.read_text("utf-8") for page in DOCS.glob("errors/*.md")}
+    assert pages.keys() == messages().keys()
+    for name, message in messages().items():
+        assert f"\n# {message['title']}\n" in pages[name]
+        assert all(f"\n{wording}\n" in pages[name] for wording in message["also"])
+        assert message["finds"] in pages[name].rpartition("```text\n")[2]
+
+
+@pytest.mark.parametrize(
+    ("pasted", "name"),
+    [
+        ("No available memory for the cache blocks", "no_memory_for_cache_blocks"),
+        ("larger than the maximum number of tokens that can be stored in KV cache", "kv_cache_too_small"),
+        ("exceeds the training context of the model", "context_over_trained"),
+        ("CUDA error: out of memory", "cudamalloc_out_of_memory"),
+    ],
+)
+def test_a_pasted_message_is_on_one_page_alone(pasted: str, name: str) -> None:
+    worded = {one: [said["title"], *said["also"]] for one, said in messages().items()}
+    assert [one for one, words in worded.items() if any(pasted in word for word in words)] == [name]
 
 
 @pytest.mark.slow
