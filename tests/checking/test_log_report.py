@@ -347,3 +347,88 @@ def test_the_table_as_a_record(log: Path) -> None:
         ("CUDA0", "compute_buffer"): 550,
         ("Host", "weights"): 682,
     }
+
+
+# Lines of a start on a GPU by version, as their sources format them (v1/worker/gpu_worker.py, utils/
+# mem_utils.py, v1/worker/gpu_model_runner.py, v1/core/kv_cache_utils.py): figures of one start.
+_HEAD = """\
+vLLM API server version {version}
+non-default args: {{'model_tag': 'smollm2', 'model': 'smollm2', 'max_model_len': 8192}}
+Using max model len 8192
+Chunked prefill is enabled with max_num_batched_tokens=8192.
+Model loading took 0.26 GiB{memory} and 1.5 seconds
+"""
+_SEPARATE = (
+    "Free memory on device (78.68/79.19 GiB) on startup. Desired GPU memory utilization is (0.9, 71.27 GiB). "
+    "Actual usage is 0.26 GiB for weight, 1.21 GiB for peak activation, 0.25 GiB for non-torch memory, and "
+    "0.31 GiB for CUDAGraph memory. Replace gpu_memory_utilization config with `--kv-cache-memory=1` (1.0 GiB) "
+    "to fit into requested memory. Current kv cache memory in use is 69.55 GiB.\n"
+)
+_TOGETHER = (
+    "Free memory on device (78.68/79.19 GiB) on startup. Desired GPU memory utilization is (0.92, 72.85 GiB). "
+    "Actual usage is 0.51 GiB for consumed memory (weights + non-torch), 1.57 GiB for peak activation, and "
+    "0.31 GiB for CUDAGraph memory. Current kv cache memory in use is 70.77 GiB.\n"
+)
+_DEBUG = (
+    "Memory profiling takes 3.10 seconds. Total non KV cache memory: 1.72GiB; torch peak memory increase: "
+    "1.21GiB; non-torch forward increase memory: 0.25GiB; weights memory: 0.26GiB.\n"
+)
+_POOL_LINES = (
+    "Available KV cache memory: 69.55 GiB\nGPU KV cache size: 3,240,000 tokens\n"
+    "Maximum concurrency for 8,192 tokens per request: 395.51x\n"
+)
+_GRAPHS = "Graph capturing finished in 12 secs, took 0.31 GiB\n"
+_STAMPED = "(EngineCore_DP0 pid=271) INFO 11-30 12:00:01 [gpu_worker.py:298] "
+
+
+def start_log(version: str, *, debug: bool, stamped: bool) -> str:
+    """What a server of this version prints."""
+    minor = int(version.split(".")[1])
+    head = _HEAD.format(version=version, memory=" memory" if minor >= 20 else "")
+    estimated = "Estimated CUDA graph memory: 0.36 GiB total\n" if minor >= 19 else ""
+    settled = _TOGETHER if minor >= 27 else _SEPARATE
+    used = _DEBUG if debug and minor < 27 else settled
+    text = head + estimated + used + _POOL_LINES + _GRAPHS
+    return "".join(f"{_STAMPED if stamped else ''}{line}\n" for line in text.splitlines())
+
+
+@pytest.mark.parametrize("version", ["0.11.0", "0.15.1", "0.20.0", "0.26.0", "0.29.0", "0.33.0"])
+@pytest.mark.parametrize(("debug", "stamped"), [(True, False), (False, True)])
+def test_terms_of_a_start_by_version(log: Path, version: str, debug: bool, stamped: bool) -> None:
+    report = read(log, start_log(version, debug=debug, stamped=stamped), from_config("smollm2"))
+    assert report.engine_version == version
+    printed = {one.name: one.printed for one in (*report.lengths, *report.memory)}
+    sizes = {
+        "weights": 0.26,
+        "activations": 1.21,
+        "process_overhead": 0.25,
+        "cuda_graphs": 0.31,
+        "kv_cache": 69.55,
+    }
+    for name, gib in sizes.items():
+        assert printed[name] == pytest.approx(gib * 2**30, abs=2), name
+    assert (printed["batched_tokens"], printed["kv_cells"]) == (8192, 3_240_000)
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [
+        "No available memory for the cache blocks. Try increasing `gpu_memory_utilization` when initializing the engine.",
+        "To serve at least one request with the models's max seq len (131072), (8.18 GiB KV cache is needed, which "
+        "is larger than the available KV cache memory (7.04 GiB). Based on the available memory, the estimated "
+        "maximum model length is 112896. Try increasing `gpu_memory_utilization` or decreasing `max_model_len`.",
+        "max_num_seqs (256) exceeds available Mamba cache blocks (184).",
+    ],
+)
+@pytest.mark.parametrize("front", ["", "(EngineCore_DP0 pid=271) ERROR 11-30 12:00:09 [core.py:708] "])
+def test_a_start_that_vllm_refused(log: Path, reason: str, front: str) -> None:
+    lines = ["vLLM API server version 0.26.0", "Available KV cache memory: 7.04 GiB"]
+    trace = [
+        "Traceback (most recent call last):",
+        '  File "core.py", line 1, in run',
+        f"ValueError: {reason}",
+    ]
+    report = read(log, "\n".join([*lines, *(front + line for line in trace)]) + "\n")
+    failed = next(finding for finding in report.findings if finding.code == "engine_failed")
+    assert reason in failed.message
+    assert not report.ok

@@ -12,6 +12,7 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from itertools import islice
 from typing import Any
@@ -66,8 +67,8 @@ _TERMS: dict[str, tuple[re.Pattern[str], ...]] = {
             rf"weights memory: {_SIZE}",
         ),
         "activations": (
-            rf" {_SIZE} for peak activation",
             rf"torch peak memory increase: {_SIZE}",
+            rf" {_SIZE} for peak activation",
             rf"PyTorch activation peak memory takes {_SIZE}",
             rf"peak activation memory:? {_SIZE}",
         ),
@@ -84,6 +85,12 @@ _TERMS: dict[str, tuple[re.Pattern[str], ...]] = {
         ),
     }.items()
 }
+_ESTIMATED = re.compile(rf"Estimated CUDA graph memory: {_SIZE}|{_SIZE} \(estimated\)")
+# From 0.27 on the weights and what is not torch's are printed as one figure, and the peak of activations has
+# the estimated graphs in it (v1/worker/gpu_worker.py of 0.29, :601).
+_CONSUMED = re.compile(
+    rf"Actual usage is {_SIZE} for consumed memory|total consumed \(from mem_get_info\): {_SIZE}"
+)
 # "Model loading took" counts towers and drafts, which a plan has as terms of their own.
 _SUMS = {"weights": ("weights", "projector", "draft_model")}
 
@@ -101,7 +108,7 @@ def read(lines: Sequence[str]) -> ForeignLog:
         context_len=int(length) if length else None,
         num_sequences=None,
         cells=int(cells[-1][2].replace(",", "")) if cells else None,
-        buffers=tuple(_buffers(kept)),
+        buffers=tuple(_settled(list(_buffers(kept)), kept)),
         finds_pool=True,
         pool=Pool(round(Decimal(pool) * GIB), _POOL_ROUNDING) if pool else None,
         device="cpu" if device == "CPU" else "gpu" if device or total else None,
@@ -125,6 +132,29 @@ def _buffers(lines: Sequence[str]) -> Iterator[PrintedBuffer]:
                 )
             if found:
                 break
+
+
+def _settled(buffers: list[PrintedBuffer], lines: Sequence[str]) -> Iterator[PrintedBuffer]:
+    """The buffers with what a version prints as one figure taken apart."""
+    names = {buffer.name for buffer in buffers}
+    graphs = _size(_ESTIMATED, lines)
+    printed = "\n".join(lines)
+    summed = "for consumed memory" in printed and "torch peak memory increase" not in printed
+    for buffer in buffers:
+        taken = graphs if graphs and summed and buffer.name == "activations" else 0
+        yield replace(buffer, bytes=buffer.bytes - taken) if taken < buffer.bytes else buffer
+    consumed = _size(_CONSUMED, lines)
+    weights = next((buffer for buffer in buffers if buffer.name == "weights"), None)
+    if consumed and weights is not None and "process_overhead" not in names:
+        rest, rounding = max(consumed - weights.bytes, 0), 2 * weights.rounding_bytes
+        yield PrintedBuffer("process_overhead", weights.device, rest, rounding)
+
+
+def _size(pattern: re.Pattern[str], lines: Sequence[str]) -> int | None:
+    """The first figure of a kind, in bytes."""
+    match = next((found for line in lines if (found := pattern.search(line))), None)
+    text = match and next((group for group in match.groups() if group and "." in group), None)
+    return round(Decimal(text) * GIB) if text else None
 
 
 def _error(lines: Sequence[str]) -> str | None:
