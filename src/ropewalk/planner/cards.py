@@ -1,8 +1,9 @@
 """Cards by name: what the driver reports of them, and the nominal figures that bound their speed.
 
 ``memory_bytes`` is the total that CUDA reports to a process (the figure of "has a total capacity of" and of
-vLLM's start), which is less than what is printed on the box and than ``nvidia-smi`` counts. Bandwidth, peak
-(dense, 16 bits) and link are the makers' data sheets.
+vLLM's start), which is less than what is printed on the box and than ``nvidia-smi`` counts; where it was read
+stands beside it, and it differs by a few hundredths between drivers. Bandwidth, peak (dense, 16 bits) and
+link are nominal, of the makers' data sheets: bounds, not measurements.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class Cards:
             name=card.name,
             multiprocessors=card.multiprocessors,
             memory_kind=card.memory_kind,
-            count=self.count,
+            count=self.count if self.count > 1 else None,
         )
 
 
@@ -67,22 +68,21 @@ def _card(
     )  # fmt: skip
 
 
-_PUBLIC = "memory of CUDA's own out-of-memory message in public logs"
 _METAL = "recommendedMaxWorkingSetSize of Metal, three quarters of the memory (llama.cpp's log)"
 _PCIE4, _PCIE5 = 32, 64
 _HBM = ("H100", "H200", "B200", "A100")
 _CARDS = (
     _card("H100-80GB", 79.19, 3350, 989, 450, 132, "vLLM's log on an H100 SXM (llm-d-planner)"),
     _card("H100-PCIe", 79.11, 2000, 756, _PCIE5, 114, "vllm-project/vllm#27508"),
-    _card("H200", 139.80, 4800, 989, 450, 132, _PUBLIC),
-    _card("B200", 178.35, 8000, 2250, 900, 148, _PUBLIC),
+    _card("H200", 139.72, 4800, 989, 450, 132, "vllm-project/vllm#23192"),
+    _card("B200", 178.35, 8000, 2250, 900, 148, "an estimate: no log was found that prints it"),
     _card("A100-80GB", 79.25, 2039, 312, 300, 108, "vLLM's log of 0.31 (0.92 of it is 72.91 GiB)"),
-    _card("A100-40GB", 39.39, 1555, 312, 300, 108, _PUBLIC),
+    _card("A100-40GB", 39.38, 1555, 312, 300, 108, "QwenLM/Qwen3-VL#881"),
     _card("L40S", 44.39, 864, 362, _PCIE4, 142, "vLLM's log of 0.26 (0.86 of it is 38.18 GiB)"),
-    _card("L4", 22.03, 300, 121, _PCIE4, 58, _PUBLIC),
+    _card("L4", 22.03, 300, 121, _PCIE4, 58, "ArcInstitute/evo2#190"),
     _card("A10G", 22.05, 600, 70, _PCIE4, 80, "vllm-project/vllm#20305"),
     _card("RTX-A6000", 47.38, 768, 155, _PCIE4, 84, "vllm-project/vllm#20305"),
-    _card("T4", 14.56, 320, 65, 16, 40, _PUBLIC),
+    _card("T4", 14.56, 320, 65, 16, 40, "Zheng-Chong/CatVTON#133"),
     _card("RTX-5090", 31.36, 1792, 210, _PCIE5, 170, "llama.cpp#25408 (32,111 MiB) and public logs"),
     _card("RTX-5080", 15.48, 960, 113, _PCIE5, 84, "vllm-project/vllm#14452"),
     _card("RTX-4090", 23.64, 1008, 165, _PCIE4, 128, "ali-vilab/VGen#104"),
