@@ -280,9 +280,26 @@ What {n} starts on H100s printed (weights from a bare config), beside what is pl
 how
 many are inside the planned range, how wide that is at most, and how far the figure between its ends is off.
 Every row is in `docs/vllm_starts.json` with its source; `ropewalk receipts` writes such rows of logs read by
-`runs import`. Not known, and so ranges: what towers take while they are profiled (up to 1.25 GiB), scans of
-recurrent layers, whether FlashAttention 3 splits beside windows (0.25 GiB of graphs), NCCL's buffers on cards
-other than the H100 (0.25 to 2.5 GiB), graphs elsewhere and from 0.21 on (a quarter of the nodes up to all).
+`runs import`.
+
+Not known, and so ranges:
+
+- **Weights of a bare config**: which padding of MXFP4 experts another card's kernel wants. Marlin's 128 x
+  256 values were seen; up to 256 x 256 (gpt-oss-20b, half a GiB).
+- **Activations**: batched tokens times inner and hidden widths, the sampler and the experts' workspace are
+  the source's. Not counted are up to two hidden rows (0.13 GiB at 8,192 tokens of 4,096), what a tower
+  takes while it is profiled (0.16 to 1.25 GiB), scans of recurrent layers, FlashInfer's workspace (394 MiB,
+  `envs.py`) where it is not known whether it attends or samples, and, with drafting, whether the verified
+  logits are the peak (4 bytes a sequence and entry of the vocabulary).
+- **What is not torch's**: no rule. 0.22 to 0.26 GiB on one rank (once 0.46; 0.13 up to 0.17); NCCL's
+  buffers took 2.07 to 2.21 GiB over an H100's NVLink and 0.95 on a later card: 0.25 to 2.5 where card and
+  link differ.
+- **CUDA graphs**: how many sizes are captured, and FlashAttention 3's partial outputs
+  (`flash_attn.py:344`), are the source's. 170 KiB of nodes per layer and size, 1.1 to 2.2 times that for
+  experts, are these rows' alone; other cards, and 0.21 and later, start at a quarter, and adapters take two
+  to four times. Whether FlashAttention 3 splits beside windows is 0.25 GiB.
+- **Blocks of hybrids with drafting**: one report has 1,632 tokens where the source comes to 1,616
+  (Qwen3.6-27B, fp8, five tokens a step, 0.21): 1 % of the pool.
 """.replace(
     "{n}", str(len(json.loads(Path(__file__).with_name("vllm_starts.json").read_text("utf-8"))["starts"]))
 )
@@ -325,7 +342,8 @@ _LIMITS = """## What is not exact
   they were not measured by us.
 - **Activations** on vLLM and transformers are bounds of a forward pass, not a measurement. On transformers
   the upper end fits Qwen's published figures for Qwen2.5 on 4.46; those for Qwen3 on 4.51 stay far below it.
-- **A bare config** has no tensors to sum: weights are a range (80 to 120 %, with experts from 50 %).
+- **A bare config** has no tensors to sum: weights are a range (80 to 120 %, with experts from 50 %;
+  97 to 103 % for the 50 types of which the dimensions tell all).
 - **Pooled attention** (layers that keep one row for several tokens) is an estimate on both engines.
 - **Speed** is a bound from nominal peak and bandwidth where these are known. A prediction with a range is
   made only where a run of the same service was measured on the same machine.

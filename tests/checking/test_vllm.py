@@ -10,6 +10,7 @@ import pytest
 from tests.checking.conftest import ROOMY
 
 from ropewalk.checking import CheckResult, check_command
+from ropewalk.checking.target import target_machine
 from ropewalk.inspector.records import Inspection
 from ropewalk.planner.machine import Machine
 
@@ -397,3 +398,25 @@ def test_an_eager_pipeline_on_the_cpu_crashes_at_its_first_request() -> None:
     assert "--enforce-eager" not in on_cpu.corrected.argv
     assert "eager_pipeline_crashes" not in codes(check(None, None, *words, machine=GPU))
     assert "eager_pipeline_crashes" not in codes(check(None, None, "-pp", "2", machine=CPU))
+
+
+@pytest.mark.parametrize(
+    ("gpu", "words", "code"),
+    [
+        ("2xH100-80GB", "--tensor-parallel-size 4", "ranks_above_devices"),
+        ("2xH100-80GB", "", "devices_idle"),
+        ("2xH100-80GB", "--tensor-parallel-size 2", None),
+        ("4xL40S", "--tensor-parallel-size 2 --data-parallel-size 2", None),
+        ("2xH100-80GB", "--tensor-parallel-size 4 --nnodes 2", None),
+        ("H100-80GB", "--tensor-parallel-size 4", None),  # how many there are is not said
+    ],
+)
+def test_ranks_and_the_devices_of_a_machine(config: Config, gpu: str, words: str, code: str | None) -> None:
+    result = check_command(
+        (f"vllm serve m --max-model-len 4096 {words}",),
+        inspection=config("qwen3-8b"),
+        machine=target_machine(gpu=gpu),
+    )
+    found = {finding.code for finding in result.findings} & {"ranks_above_devices", "devices_idle"}
+    assert found == ({code} if code else set())
+    assert (result.ok is False) is (code == "ranks_above_devices")

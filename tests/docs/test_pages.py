@@ -89,6 +89,8 @@ def test_figures_of_the_terms() -> None:
     assert f"{low // MIB} MiB to {high / GIB:.2f} GiB" in terms
     (low, high), (fewest, _) = weights._ESTIMATED, weights._WITH_EXPERTS
     assert f"{low} to {high} %, with experts from {fewest} %" in text("exactness")
+    low, high = weights._COUNTED
+    assert f"{low} to {high} % for the {len(weights._COUNTED_TYPES)} types" in text("exactness")
 
 
 def test_every_task_and_outcome_is_explained() -> None:

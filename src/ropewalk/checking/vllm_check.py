@@ -20,7 +20,8 @@ from ropewalk.checking.vllm_memory import VllmMemory, memory_diagnostics, memory
 from ropewalk.checking.vllm_repair import ROPE_FLAGS, override_text, rope_repair
 from ropewalk.checking.vllm_rope import rope_diagnostics
 from ropewalk.checking.vllm_settings import VllmServed, VllmSettings, serve, settings_of
-from ropewalk.checking.vllm_start import offload_diagnostics, rank_diagnostics, start_diagnostics
+from ropewalk.checking.vllm_start import rank_diagnostics, start_diagnostics
+from ropewalk.checking.vllm_stops import option_diagnostics, stop_diagnostics
 from ropewalk.errors import CheckpointError, UsageError
 from ropewalk.inspector.records import Inspection
 from ropewalk.inspector.rope_blocks import type_of
@@ -72,9 +73,11 @@ def analyze(
     else:
         diagnostics += absent
     diagnostics += start_diagnostics(settings, served, parsed, machine)
+    diagnostics += option_diagnostics(settings, parsed)
     if inspection is not None:
         diagnostics += rank_diagnostics(settings, inspection)
-        diagnostics += offload_diagnostics(settings, inspection)
+    if served and inspection and memory:
+        diagnostics += stop_diagnostics(settings, served, parsed, inspection, machine)
     if served and memory:
         diagnostics += memory_diagnostics(settings, served, memory)
     return Analysis(
@@ -83,8 +86,13 @@ def analyze(
         parsed=parsed,
         resolved=_resolved(settings, served, inspection, memory),
         diagnostics=tuple(diagnostics),
-        memory_judged=memory is not None and memory.is_judged and not settings.offload_gib,
+        memory_judged=memory is not None and memory.is_judged and _is_priced(settings, memory),
     )
+
+
+def _is_priced(settings: VllmSettings, memory: VllmMemory) -> bool:
+    """Whether all that the server holds is priced: a draft of its own is not read, and only adds."""
+    return settings.drafting.priced and (settings.drafting.draft is None or memory.refusal is not None)
 
 
 def _runs_on_cpu(command: Command, parsed: Mapping[str, Any], machine: Machine) -> bool:

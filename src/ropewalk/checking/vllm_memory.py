@@ -24,7 +24,6 @@ from ropewalk.planner.engines.vllm_capacity import (
 from ropewalk.planner.machine import Machine
 from ropewalk.planner.model import shape_of
 from ropewalk.planner.records import Memory
-from ropewalk.planner.shape import ModelShape
 from ropewalk.planner.terms import CACHES, MemoryEstimate, memory_of
 from ropewalk.units import format_bytes
 from ropewalk.units import format_tokens as tokens
@@ -68,9 +67,10 @@ def memory_for(
     known = {"auto", *(vllm_settings.CPU_TYPES if settings.on_cpu else vllm_settings.GPU_TYPES)}
     if (heads or 0) % settings.tensor_parallel or settings.kv_cache_dtype not in known:
         return None
-    request = replace(settings.request, context_len=served.served_len)
-    running = request.max_num_seqs or _default_sequences(settings, machine)
-    memory_model = vllm.memory_model(PlanningCase(_shape(settings, inspection), request, machine))
+    running = settings.max_num_seqs or default_sequences(settings, machine)
+    request = replace(settings.request, context_len=served.served_len, max_num_seqs=running)
+    shape = shape_of(inspection, mtp=request.mtp)
+    memory_model = vllm.memory_model(PlanningCase(shape, request, machine))
     length = served.served_len
     estimate = memory_model.estimate_memory(length, 1)
     room = _room(settings, memory_model, length, running, machine)
@@ -88,8 +88,12 @@ def memory_for(
     )
 
 
-def _default_sequences(settings: VllmSettings, machine: Machine) -> int:
-    return _CPU_SEQUENCES if settings.on_cpu else vllm_settings.batch_defaults(settings.request, machine)[1]
+def default_sequences(settings: VllmSettings, machine: Machine) -> int:
+    """``--max-num-seqs`` of a server that is not told."""
+    default = (
+        _CPU_SEQUENCES if settings.on_cpu else vllm_settings.batch_defaults(settings.request, machine)[1]
+    )
+    return min(default, settings.request.max_batched_tokens or default)
 
 
 def _longest(served: VllmServed, memory_model: vllm.VllmMemoryModel, pool: StartPool | None) -> int:
@@ -98,13 +102,6 @@ def _longest(served: VllmServed, memory_model: vllm.VllmMemoryModel, pool: Start
     return estimated_max_len(
         memory_model, pool.available.low, limit=max(served.served_len, served.derived_len)
     )
-
-
-def _shape(settings: VllmSettings, inspection: Inspection) -> ModelShape:
-    shape = shape_of(inspection, mtp=settings.request.mtp)
-    if settings.state_dtype is None:
-        return shape
-    return replace(shape, state_dtype_bytes=settings.state_dtype)
 
 
 def _room(

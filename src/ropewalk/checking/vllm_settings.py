@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from ropewalk.checking.overrides import Overridden, apply_overrides
+from ropewalk.checking.vllm_drafting import Drafting, drafting_of
 from ropewalk.inspector.records import Inspection
 from ropewalk.inspector.rope_blocks import Block, full_block, type_of
 from ropewalk.planner.engines.vllm_settings import UTILIZATION_PERCENT
-from ropewalk.planner.records import PlanRequest
+from ropewalk.planner.records import MambaCacheMode, PlanRequest
 from ropewalk.planner.rope import versions
 from ropewalk.planner.rope.situation import read_situation
 from ropewalk.units import GIB
@@ -22,7 +23,7 @@ _WITHOUT_LENGTH = 2048  # where a config states no length at all, config/model.p
 ALLOW_LONG = "VLLM_ALLOW_LONG_MAX_MODEL_LEN"
 CPU_CACHE = "VLLM_CPU_KVCACHE_SPACE"
 PARTITION = "VLLM_PP_LAYER_PARTITION"
-_STATE_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
+_STATE_MODES: tuple[MambaCacheMode, ...] = ("none", "align", "all")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +33,7 @@ class VllmSettings:
     ``overrides`` is what reaches the config, ``meant`` the same with the rope flags that this version does
     not have any more. ``kv_cache_bytes`` is per device, by the flag or by the variable of the CPU backend,
     which overrules it (platforms/cpu.py:323). ``request`` is what is planned, but for the length;
-    ``state_dtype`` are the bytes of a recurrent state's number, None for the model's own. ``offload_gib`` are
-    the weights of each rank that stay in host memory.
+    ``drafting`` says more of its drafting.
     """
 
     max_model_len: int | None
@@ -52,8 +52,7 @@ class VllmSettings:
     overrides: Mapping[str, Any]
     meant: Mapping[str, Any]
     request: PlanRequest
-    state_dtype: int | None
-    offload_gib: float
+    drafting: Drafting
 
 
 def settings_of(
@@ -82,8 +81,7 @@ def settings_of(
         overrides=overrides if versions.has(versions.ROPE_SCALING_FLAG_REMOVED, version) else meant,
         meant=meant,
         request=_request(parsed, env, kv_bytes=kv_bytes, on_cpu=on_cpu or CPU_CACHE in env, version=version),
-        state_dtype=_STATE_BYTES.get(str(parsed.get("--mamba-ssm-cache-dtype"))),
-        offload_gib=_number(parsed, "--cpu-offload-gb", 0.0),
+        drafting=drafting_of(parsed),
     )
 
 
@@ -96,7 +94,8 @@ def _request(
     version: str | None,
 ) -> PlanRequest:
     """What is planned for one request of a length that is still to be filled in."""
-    stages = env.get(PARTITION, "").split(",")
+    stages, drafting = env.get(PARTITION, "").split(","), drafting_of(parsed)
+    mode = parsed.get("--mamba-cache-mode")
     cache_type, caching = str(parsed.get("--kv-cache-dtype", "auto")), parsed.get("--enable-prefix-caching")
     return PlanRequest(
         context_len=1,
@@ -122,7 +121,15 @@ def _request(
         quantization=parsed.get("--quantization"),
         prefix_caching=caching if isinstance(caching, bool) else None,
         language_model_only=bool(parsed.get("--language-model-only")),
-        mtp=_drafted(parsed.get("--speculative-config")),
+        mtp=drafting.mtp,
+        speculative=drafting.speculative,
+        draft=drafting.draft,
+        mamba_cache_mode=mode if mode in _STATE_MODES else None,
+        mamba_ssm_cache_dtype=str(parsed.get("--mamba-ssm-cache-dtype", "auto")),
+        cpu_offload_bytes=int(_number(parsed, "--cpu-offload-gb", 0.0) * GIB),
+        kv_offloading_bytes=_offloaded(parsed),
+        lora=(_count(parsed, "--max-loras") or 1) if parsed.get("--enable-lora") is True else 0,
+        max_lora_rank=_count(parsed, "--max-lora-rank") or 16,
     )
 
 
@@ -131,12 +138,10 @@ def _share(parsed: Mapping[str, Any]) -> float | None:
     return float(share) if isinstance(share, int | float) and 0 < share <= 1 else None
 
 
-def _drafted(speculative: object) -> int:
-    """Tokens that the model's own MTP layers propose per step; 0 for other methods and for none."""
-    if not isinstance(speculative, Mapping) or not str(speculative.get("method", "")).endswith("mtp"):
-        return 0
-    tokens = speculative.get("num_speculative_tokens", 1)
-    return tokens if isinstance(tokens, int) and not isinstance(tokens, bool) and tokens > 0 else 0
+def _offloaded(parsed: Mapping[str, Any]) -> int:
+    """Host memory for blocks; another backend has a server of its own for them."""
+    native = parsed.get("--kv-offloading-backend", "native") == "native"
+    return int(_number(parsed, "--kv-offloading-size", 0.0) * GIB) if native else 0
 
 
 def _rope_flags(parsed: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from ropewalk.inspector.records import Inspection
 from ropewalk.planner.engines import vllm_settings
 from ropewalk.planner.engines.vllm_buckets import BLOCK_UNIT
 from ropewalk.planner.machine import Machine
+from ropewalk.planner.parallel import world_size
 from ropewalk.units import format_bytes
 from ropewalk.units import format_tokens as tokens
 
@@ -46,6 +47,35 @@ def rank_diagnostics(settings: VllmSettings, inspection: Inspection) -> Iterator
         )
 
 
+def _devices(settings: VllmSettings, machine: Machine) -> Iterator[Diagnostic]:
+    """Ranks of a machine against the devices that it has (config/parallel.py:719 of 0.19)."""
+    request, have = settings.request, machine.count
+    if have is None or settings.on_cpu:
+        return
+    ranks = -(-world_size(request) // request.nodes)
+    if ranks > have:
+        yield diagnostic(
+            "ranks_above_devices",
+            "error",
+            f"World size ({ranks}) is larger than the number of available GPUs ({have}) in this node: vLLM "
+            "stops",
+            fix=f"--tensor-parallel-size {have}, or --nnodes",
+            flag="--tensor-parallel-size",
+            ranks=ranks,
+            devices=have,
+        )
+    elif ranks < have:
+        yield diagnostic(
+            "devices_idle",
+            "info",
+            f"{ranks} of {have} devices {'holds' if ranks == 1 else 'hold'} the model, the others nothing",
+            fix=f"--tensor-parallel-size {have}",
+            flag="--tensor-parallel-size",
+            ranks=ranks,
+            devices=have,
+        )
+
+
 def start_diagnostics(
     settings: VllmSettings, served: VllmServed | None, parsed: Mapping[str, Any], machine: Machine
 ) -> Iterator[Diagnostic]:
@@ -63,25 +93,9 @@ def start_diagnostics(
     if settings.on_cpu:
         yield from _cpu_block(parsed.get("--block-size"))
         yield from _cpu_pipeline(settings, parsed)
+    yield from _devices(settings, machine)
     yield from _utilization(settings, machine)
     yield from _batching(settings, served)
-
-
-def offload_diagnostics(settings: VllmSettings, inspection: Inspection) -> Iterator[Diagnostic]:
-    """Weights in host memory beside recurrent states, which 0.11 refuses, and which answers garbage since
-    (vllm-project/vllm#26206; the assertion went with #36461)."""
-    if settings.offload_gib <= 0 or settings.on_cpu:
-        return
-    if any(group.state for group in inspection.layers):
-        yield diagnostic(
-            "cpu_offload_hybrid",
-            "error",
-            f"--cpu-offload-gb {settings.offload_gib:g} with a model that keeps recurrent states: vLLM stops "
-            '("Cannot re-initialize the input batch when CPU weight offloading is enabled"), newer versions '
-            "start and answer garbage",
-            repair=remove_flags("--cpu-offload-gb"),
-            value=settings.offload_gib,
-        )
 
 
 def _cpu_type(settings: VllmSettings) -> Diagnostic:

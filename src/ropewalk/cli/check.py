@@ -23,7 +23,7 @@ _STATUS = {True: 0, False: 1, None: 3}
 )
 @option("--checkpoint", metavar="CHECKPOINT", help="The model, where the command names one that is not here.")
 @option("--engine-version", metavar="V", help="Judge by the rules of this version.")
-@option("--gpu", metavar="NAME", help="Judge for this card: H100-80GB, L40S, 'RTX 4090'.")
+@option("--gpu", metavar="[Nx]NAME", help="Judge for this card, or so many: H100-80GB, 2xL40S, 'RTX 4090'.")
 @option(
     "--memory",
     "memory_bytes",

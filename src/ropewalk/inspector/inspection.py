@@ -46,7 +46,7 @@ from ropewalk.inspector.derive.reconcile import (
     reconcile_vocabulary,
 )
 from ropewalk.inspector.derive.settings import Settings
-from ropewalk.inspector.derive.stated_towers import stated_towers
+from ropewalk.inspector.derive.stated_towers import item_facts, stated_towers
 from ropewalk.inspector.derive.storage import reconcile_storage
 from ropewalk.inspector.derive.tied import tied_embeddings
 from ropewalk.inspector.derive.unknown import unknown_findings
@@ -149,6 +149,7 @@ class _Derivation:
         self.facts |= count_facts(self.settings, parameters, experts)
         if parameters is None:
             self.facts |= stated_towers(self.settings.outer, hidden)
+        self.facts |= item_facts(self.settings.outer, self.settings.block)
         self.facts |= encoder_facts(self.settings, self.places)
         self.facts["tokenizer_limit"] = tokenizer_limit(self.checkpoint)
         return Inspection(

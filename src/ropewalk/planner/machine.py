@@ -17,8 +17,9 @@ class Machine:
 
     ``memory_bytes`` and ``free_bytes`` are of one device, ``bandwidth`` in bytes per second and
     ``peak_flops`` in operations per second at the model's dtype: nominal figures give bounds only. ``name``
-    is the card's, ``multiprocessors`` how many it has; ``count`` how many such devices there are. ``is_here``
-    says that it is the machine that this runs on, whose memory is the budget where none is asked for.
+    is the card's, ``multiprocessors`` how many it has, ``count`` how many such devices there are.
+    ``is_here`` says that it is the machine that this runs on, whose memory is the budget where none is asked
+    for.
     """
 
     kind: DeviceKind | None = None
@@ -30,7 +31,7 @@ class Machine:
     multiprocessors: int | None = None
     is_here: bool = False
     memory_kind: MemoryKind | None = None
-    count: int = 1
+    count: int | None = None
 
     @property
     def is_hopper(self) -> bool:

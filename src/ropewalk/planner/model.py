@@ -13,6 +13,7 @@ from ropewalk.inspector.wording import MAX_NAMED
 from ropewalk.planner.params import estimated_weights
 from ropewalk.planner.shape import Draft, ModelShape
 from ropewalk.planner.verdict import errors_of, is_incomplete, stated_bytes
+from ropewalk.planner.weights import is_counted
 
 # Bytes per number of the dtypes a model computes in; narrower ones are storage only.
 _COMPUTE_BYTES = {"float64": 8, "float32": 4, "F64": 8, "F32": 4}
@@ -92,6 +93,10 @@ def shape_of(
         per_layer_input_len=_count(inspection, "per_layer_input_size"),
         relative_positions=inspection.value("position_embedding") == "relative",
         encoder_only=inspection.value("model_shape") == "encoder only",
+        image_tokens=_count(inspection, "image_tokens"),
+        counted=is_counted(str(inspection.value("model_type")), _quantised_by(inspection)),
+        scan_chunk=_count(inspection, "mamba_chunk_size") or 2048,
+        sees_both_ways=inspection.value("image_attention") == "both ways",
     )
     if weights is None:
         shape = replace(shape, weights=estimated_weights(shape, bits=_bits(inspection)))
@@ -209,7 +214,7 @@ def _bits(inspection: Inspection) -> float | None:
 
 def _draft(shape: ModelShape, draft: Inspection | None, *, mtp: int) -> Draft | None:
     if draft is not None:
-        return Draft(draft.layers, draft.checkpoint.tensor_bytes, shape_of(draft))
+        return _draft_model(shape, shape_of(draft))
     if not mtp:
         return None
     # An MTP layer attends like the last attention layer before it.
@@ -221,6 +226,15 @@ def _draft(shape: ModelShape, draft: Inspection | None, *, mtp: int) -> Draft | 
         )
     layers = like[-1].at(tuple(range(count)))
     return Draft((layers,), shape.weights.mtp)
+
+
+def _draft_model(shape: ModelShape, draft: ModelShape) -> Draft:
+    """A model of its own. What it may share with the target, where both have the same table and head, is
+    the embedding and the head (eagle.py, _maybe_share_embeddings)."""
+    weights = draft.weights
+    same = draft.vocab_size == shape.vocab_size and draft.hidden_size == shape.hidden_size
+    shared = weights.embedding + weights.output_head if same else 0
+    return Draft(draft.layers, weights.total, draft, shared_bytes=shared)
 
 
 def _shared_expert_len(inspection: Inspection) -> int:

@@ -10,7 +10,7 @@ from typing import Required, cast
 from typing_extensions import TypedDict  # pydantic takes that of typing only from Python 3.12 on
 
 from ropewalk.engines import EngineName
-from ropewalk.planner.records import FitGoal, FlashAttention, PlanRequest, SplitMode
+from ropewalk.planner.records import FitGoal, FlashAttention, MambaCacheMode, PlanRequest, SplitMode
 
 
 class ServerOptions(TypedDict, total=False):
@@ -58,6 +58,13 @@ class ServerOptions(TypedDict, total=False):
     quantization: str | None
     prefix_caching: bool | None
     language_model_only: bool
+    speculative: str | None
+    mamba_cache_mode: MambaCacheMode | None
+    mamba_ssm_cache_dtype: str
+    cpu_offload_bytes: int
+    kv_offloading_bytes: int
+    lora: int
+    max_lora_rank: int
     n_cpu_moe: int | None
     cpu_moe: bool
     override_tensor: tuple[str, ...]

@@ -140,6 +140,12 @@ _OPTIONS: dict[str, tuple[str, Any]] = {
     "quantization": ("--quantization", None),
     "prefix_caching": ("--no-prefix-caching", None),
     "language_model_only": ("--language-model-only", False),
+    "speculative": ("--speculative", None),
+    "mamba_cache_mode": ("--mamba-cache-mode", None),
+    "mamba_ssm_cache_dtype": ("--mamba-ssm-cache-dtype", "auto"),
+    "cpu_offload_bytes": ("--cpu-offload", 0),
+    "kv_offloading_bytes": ("--kv-offloading-size", 0),
+    "lora": ("--lora", 0),
 }
 
 

@@ -51,7 +51,8 @@ _MIN_VALUES = {
     "max_batched_tokens": 1, "batch": 1, "ubatch": 1, "gpu_layers": 0, "cache_ram_bytes": 0,
     "context_checkpoints": 0, "data_parallel": 1, "decode_context_parallel": 1, "nodes": 1,
     "gpus_per_node": 1, "block_size": 1, "mtp": 0, "max_num_seqs": 1, "kv_cache_memory_bytes": 1,
-    "n_cpu_moe": 0, "main_gpu": 0,
+    "n_cpu_moe": 0, "main_gpu": 0, "cpu_offload_bytes": 0, "kv_offloading_bytes": 0, "lora": 0,
+    "max_lora_rank": 1,
 }  # fmt: skip
 # By kind, some with a number: as the engines and torch name them.
 _DEVICE = re.compile(r"auto|cpu|(?:gpu|cuda|rocm|hip|metal|mps|vulkan|sycl|xpu)(?::?\d+)?", re.IGNORECASE)

@@ -12,12 +12,14 @@ from ropewalk.inspector.records import Block, Format, WeightBytes
 class Draft:
     """What proposes tokens: its layers keep a cache as long as the target's.
 
-    ``model`` are the dimensions of a model of its own, None where the target's MTP layers draft.
+    ``model`` are the dimensions of a model of its own, None where the target's MTP layers draft;
+    ``shared_bytes`` of the weights may be those of the target.
     """
 
     layers: tuple[LayerGroup, ...]
     weights_bytes: int
     model: ModelShape | None = None
+    shared_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,10 @@ class ModelShape:
     ``expected_bytes`` is about what all weights take where tensors are missing, 0 where none is.
     ``parallel_block``: attention and feed-forward read the same; ``per_layer_len`` is the width of the inputs
     that every block gets of its own, of all blocks together.
+    ``image_tokens`` stand for one image, 0 where that is not stated; ``sees_both_ways``: they attend to each
+    other in both directions. ``scan_chunk`` is how many tokens a scan of states takes at once
+    (2,048 where the config states none, as vLLM has it). ``counted``: a bare config of this type tells its
+    weights within 3 %.
     """
 
     stored_as: Format
@@ -81,6 +87,10 @@ class ModelShape:
     dense_blocks: int = 0
     model_type: str | None = None
     per_layer_input_len: int = 0
+    image_tokens: int = 0
+    sees_both_ways: bool = False
+    scan_chunk: int = 2048
+    counted: bool = False
 
     @property
     def has_dense_blocks(self) -> bool:

@@ -131,6 +131,7 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "first_k_dense_replace": ("first_k_dense_replace", "num_dense_layers", "moe_layer_start_index"),
     "linear_key_head_dim": ("linear_key_head_dim", "linear_attn_config.head_dim"),
     "per_layer_input_size": ("hidden_size_per_layer_input",),
+    "mamba_chunk_size": ("mamba_chunk_size", "chunk_size"),
     "mamba_ssm_dtype": ("mamba_ssm_dtype", "mamba_ssm_cache_dtype"),
     "lru_width": ("lru_width",),
 }  # fmt: skip

@@ -47,7 +47,7 @@ _DECLARED = (
     "max_position_embeddings", "sliding_window", "attention_chunk_size", "num_experts_per_tok",
     "num_shared_experts", "global_head_dim", "num_global_key_value_heads", "is_encoder_decoder",
     "max_source_positions", "index_head_dim", "num_kv_shared_layers", "mamba_ssm_dtype",
-    "linear_key_head_dim", "first_k_dense_replace", "per_layer_input_size",
+    "linear_key_head_dim", "first_k_dense_replace", "per_layer_input_size", "mamba_chunk_size",
 )  # fmt: skip
 _OPTIONAL = frozenset(_DECLARED) - {
     "max_position_embeddings", "sliding_window", "attention_chunk_size", "num_experts_per_tok",

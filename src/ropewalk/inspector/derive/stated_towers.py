@@ -1,4 +1,4 @@
-"""Parameters of towers that see or hear, from a config alone: their blocks' dimensions are stated."""
+"""Towers that see or hear, as a config states them: their parameters, the tokens of an image."""
 
 from __future__ import annotations
 
@@ -11,6 +11,12 @@ _BLOCKS = {"vision": ("vision_config", "vit_config"), "audio": ("audio_config", 
 _HIDDEN = ("hidden_size", "embed_dim", "d_model", "width", "n_embd")
 _LAYERS = ("num_hidden_layers", "depth", "num_layers", "encoder_layers", "layers", "n_layer")
 _INNER = ("intermediate_size", "mlp_dim", "encoder_ffn_dim")
+_IMAGE_TOKENS = (
+    ("", "mm_tokens_per_image"),
+    ("", "vision_soft_tokens_per_image"),
+    ("vision_config", "default_output_length"),
+    ("vision_config", "num_image_tokens"),
+)
 _GATED = frozenset({"silu", "swiglu", "swish"})
 
 
@@ -26,6 +32,20 @@ def stated_towers(outer: Mapping[str, Any], hidden_size: int | None) -> dict[str
         if name is not None:
             count = _parameters(outer[name], hidden_size)
             facts[f"{tower}_parameters"] = Fact(count, "derived", f"dimensions of {name}")
+    return facts
+
+
+def item_facts(outer: Mapping[str, Any], text: Mapping[str, Any]) -> dict[str, Fact]:
+    """Tokens of one image, and whether its tokens attend to later ones; only what is stated."""
+    facts = {}
+    for name, key in _IMAGE_TOKENS:
+        block = outer.get(name) if name else outer
+        count = _first(block, (key,)) if isinstance(block, Mapping) else None
+        if count is not None:
+            facts["image_tokens"] = Fact(count, "config", f"{name}.{key}".lstrip("."))
+            break
+    if text.get("use_bidirectional_attention") == "vision":
+        facts["image_attention"] = Fact("both ways", "config", "use_bidirectional_attention")
     return facts
 
 

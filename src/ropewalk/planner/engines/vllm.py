@@ -14,24 +14,29 @@ from ropewalk.planner.engines import vllm_versions as versions
 from ropewalk.planner.engines.rules import PlanningCase
 from ropewalk.planner.engines.vllm_buckets import Paging, block_size, buckets_of, state_bytes
 from ropewalk.planner.engines.vllm_capacity import StartPool, start_pool, start_refusal
-from ropewalk.planner.engines.vllm_memory import VllmRanks, pool_stages_of, weight_terms
+from ropewalk.planner.engines.vllm_memory import VllmRanks, pool_stages_of
 from ropewalk.planner.engines.vllm_partitions import alternatives as alternatives
 from ropewalk.planner.engines.vllm_partitions import cut_findings
 from ropewalk.planner.engines.vllm_partitions import traffic as traffic
 from ropewalk.planner.engines.vllm_pool import make_pool
 from ropewalk.planner.engines.vllm_ranks import check_ranks, kinds_of
 from ropewalk.planner.engines.vllm_settings import (
+    batched_tokens,
     budgets_of,
     check_block,
     check_settings,
-    drafted_tokens,
     dtype_bytes_of,
     requested_bytes,
+    running_sequences,
+    state_dtype_bytes,
     utilization,
 )
 from ropewalk.planner.engines.vllm_settings import types_of as types_of
 from ropewalk.planner.engines.vllm_settings import usable_bytes as usable_bytes
 from ropewalk.planner.engines.vllm_sparse import index_row_bytes
+from ropewalk.planner.engines.vllm_speculation import Speculation, overlaps, runner_for, speculation_of
+from ropewalk.planner.engines.vllm_stops import stops
+from ropewalk.planner.engines.vllm_weights import host_memory, weight_terms
 from ropewalk.planner.layers_cache import LogicalCache, logical_cache
 from ropewalk.planner.machine import DeviceKind, Machine, MemoryKind, device_of
 from ropewalk.planner.parallel import check_options, pipeline_stages, replica_sequences
@@ -55,6 +60,8 @@ _OPTIONS = frozenset({
     "data_parallel", "expert_parallel", "decode_context_parallel", "nodes", "node_memory_bytes",
     "layer_partition", "block_size", "fit", "gpu_memory_utilization", "max_num_seqs", "enforce_eager",
     "kv_cache_memory_bytes", "dtype", "quantization", "prefix_caching", "language_model_only",
+    "speculative", "mamba_cache_mode", "mamba_ssm_cache_dtype", "cpu_offload_bytes", "kv_offloading_bytes",
+    "lora",
 })  # fmt: skip
 _ONLINE = frozenset(
     {"fp8", "fp8_per_tensor", "fp8_per_block"}
@@ -70,18 +77,25 @@ def memory_model(case: PlanningCase) -> VllmMemoryModel:
     device = device_of(request, machine, default="gpu")
     check_block(request, device)
     key, _ = types_of(case)
+    spec = speculation_of(request)
+    # Chunked layers beside a draft that reads hidden states (config/vllm.py:2150 of 0.32).
+    chunked = any(group.kind == "chunked" for group in shape.layers)
     paging = Paging(
         device=device,
         tensor_parallel=request.tensor_parallel,
         cache_type=key,
         dtype_bytes=dtype_bytes_of(shape, request),
-        # Processors with AVX-512 for bfloat16 keep states in float32 (platforms/cpu.py:303 of 0.32).
-        state_dtype_bytes=4 if device == "cpu" else shape.state_dtype_bytes,
+        state_dtype_bytes=state_dtype_bytes(shape, request, device),
         context_parallel=request.decode_context_parallel,
         block_size=request.block_size,
         context_len=request.context_len,
-        drafted=drafted_tokens(request),
-        prefix_caching=versions.caches_prefixes(shape, request.engine_version, request.prefix_caching),
+        drafted=spec.tokens if spec else 0,
+        state_mode=versions.state_mode(
+            shape,
+            request.engine_version,
+            caches=versions.caches_prefixes(shape, request.engine_version, request.prefix_caching),
+            asked=request.mamba_cache_mode,
+        ),
         checkpoints=has(versions.PREFILL_CHECKPOINTS, request.engine_version),
     )
     stages = pipeline_stages(shape.num_layers, request.pipeline_parallel, partition=request.layer_partition)
@@ -98,13 +112,18 @@ def memory_model(case: PlanningCase) -> VllmMemoryModel:
         stages=stages,
         block_size=block_size(shape, paging),
         # Only VLLM_ALLOW_CHUNKED_LOCAL_ATTN_WITH_HYBRID_KV_CACHE=0 prices chunks as full attention.
-        pool=make_pool(buckets_of(shape, paging)),
+        pool=make_pool(buckets_of(shape, paging), hybrid=not (chunked and spec and spec.reads_hidden_states)),
         pool_stages=pool_stages_of(shape, stages),
-        weights={kind: weight_terms(shape, request, kind, loaded, table=device == "gpu") for kind in alike},
+        weights={
+            kind: weight_terms(shape, request, kind, loaded, stages=stages, spec=spec, table=device == "gpu")
+            for kind in alike
+        },
         kinds=kinds,
         alike=alike,
         sequence_state_bytes=_sequence_state_bytes(states, paging),
-        steps_at_once=_steps_at_once(shape, device, len(stages), request.engine_version),
+        steps_at_once=_steps_at_once(shape, device, len(stages), request.engine_version, spec),
+        speculation=spec,
+        host=host_memory(shape, request, kinds, loaded, on_gpu=device == "gpu"),
     )
 
 
@@ -116,13 +135,15 @@ def _sequence_state_bytes(states: list[LayerGroup], paging: Paging) -> int:
     return sum(state_bytes(group, whole) * group.count for group in states)
 
 
-def _steps_at_once(shape: ModelShape, device: DeviceKind, stages: int, version: str | None) -> int:
+def _steps_at_once(
+    shape: ModelShape, device: DeviceKind, stages: int, version: str | None, spec: Speculation | None
+) -> int:
     """``max_concurrent_batches`` (config/vllm.py:512 of 0.26): as many as there are stages; with asynchronous
     scheduling, which a CPU has not, one more. The first model runner has it on one stage alone."""
     if not has(versions.IN_FLIGHT_STEPS, version):
         return 1
-    alone = stages == 1 or versions.runner_of(shape, version) != "v1"
-    return stages + (device == "gpu" and alone)
+    alone = stages == 1 or runner_for(shape, spec, version) != "v1"
+    return stages + (device == "gpu" and alone and overlaps(spec, version))
 
 
 def _loaded(shape: ModelShape, request: PlanRequest) -> ModelShape:
@@ -155,6 +176,7 @@ class VllmMemoryModel(VllmRanks):
         ]
         if len(devices) > 1:
             devices = with_places(devices, self.with_blocks(terms))
+        devices += self.host
         logical = self._logical(context_len)
         kv = self._kv(logical, devices, sum(step.blocks), num_sequences)
         return MemoryEstimate(
@@ -245,7 +267,18 @@ def findings(case: PlanningCase) -> list[Finding]:
         and request.kv_cache_memory_bytes is None
     ):
         found += _not_free(machine.memory_bytes, machine.free_bytes, utilization(request))
-    return [*found, *_refused(shape, request, machine)]
+    return [*found, *_options_refused(case), *_refused(shape, request, machine)]
+
+
+def _options_refused(case: PlanningCase) -> Iterator[Finding]:
+    """What vLLM stops at before it measures anything: a batch too small for an item, drafting, adapters."""
+    shape, request, machine = case.shape, case.request, case.machine
+    if device_of(request, machine, default="gpu") == "cpu":
+        return
+    batched = batched_tokens(request, machine, shape=shape)
+    running = running_sequences(request, request.num_sequences)
+    for stop in stops(shape, request, batched=batched, running=running):
+        yield Finding(stop.code, "error", f"vLLM stops: {stop.message}", {"flag": stop.flag, **stop.where})
 
 
 def _refused(shape: ModelShape, request: PlanRequest, machine: Machine) -> Iterator[Finding]:

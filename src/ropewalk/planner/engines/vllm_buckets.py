@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import prod
+from math import lcm, prod
 
 from ropewalk.inspector.layer_kinds import LayerGroup
 from ropewalk.planner.caches import CacheType
@@ -11,6 +11,7 @@ from ropewalk.planner.engines.vllm_pool import Bucket, BucketKind
 from ropewalk.planner.engines.vllm_sparse import index_row_bytes
 from ropewalk.planner.machine import DeviceKind
 from ropewalk.planner.parallel import heads_per_rank
+from ropewalk.planner.records import MambaCacheMode
 from ropewalk.planner.shape import ModelShape
 
 # Attention on a CPU takes multiples of 32 ("No common block size for 16"), that of GPUs multiples of 16.
@@ -24,8 +25,8 @@ class Paging:
     """What the sizes of pages depend on; ``block_size`` is the one asked for, None for the engine's own.
 
     ``context_len`` sizes the one block of a model that keeps nothing but states; ``drafted`` is how many
-    tokens are proposed per step. ``prefix_caching`` and ``checkpoints`` decide how many states a request
-    holds.
+    tokens are proposed per step. ``state_mode`` and ``checkpoints`` decide how many states a request holds:
+    one, one per prefix beside it, or one for every block.
     """
 
     device: DeviceKind
@@ -37,7 +38,7 @@ class Paging:
     block_size: int | None = None
     context_len: int = 0
     drafted: int = 0
-    prefix_caching: bool = True
+    state_mode: MambaCacheMode = "align"
     checkpoints: bool = True
 
 
@@ -70,11 +71,13 @@ def block_size(shape: ModelShape, paging: Paging) -> int:
     size = paging.block_size or (16 if latent else _DEFAULT_BLOCK[paging.device])
     states = [state_bytes(group, paging) for group in shape.layers if group.state]
     tokens = _row_sizes(shape, paging)
-    if states and not tokens and not paging.prefix_caching:
+    if states and not tokens and paging.state_mode == "none":
         return paging.block_size or paging.context_len or size  # mamba_block_size, models/config.py
     if not states or not tokens:
         return size
     unit = max(size, _LATENT_ALIGNMENT) if latent else size
+    if paging.state_mode == "all":  # whole chunks of the scan (platforms/interface.py:884 of 0.26)
+        unit = lcm(unit, shape.scan_chunk)
     return unit * -(-max(states) // (unit * max(tokens)))
 
 
@@ -105,7 +108,10 @@ def _state(shape: ModelShape, group: LayerGroup, paging: Paging, block: int) -> 
     """
     tokens = _row_sizes(shape, paging)
     page = block * max(tokens) if tokens else state_bytes(group, paging)
-    cached = 1 + (paging.checkpoints and _leaves_checkpoint(shape, group)) if paging.prefix_caching else 0
+    if paging.state_mode == "all":
+        return Bucket("state", group.indices, page, block, extra=paging.drafted, term="state")
+    kept = paging.state_mode == "align"
+    cached = 1 + (paging.checkpoints and _leaves_checkpoint(shape, group)) if kept else 0
     pages = 1 + cached + paging.drafted
     return Bucket("state", group.indices, page, block, pages=pages, term="state")
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ropewalk.planner.engines import vllm_versions as versions
+from ropewalk.planner.engines.vllm_speculation import Speculation, runner_for
 from ropewalk.planner.machine import DeviceKind
 from ropewalk.planner.records import MemoryTerm
 from ropewalk.planner.rope.versions import has
@@ -69,7 +70,8 @@ class Profile:
 
     ``tokens`` in one step, ``sequences`` that may run at once, ``dtype_bytes`` of what it computes in,
     ``num_layers`` of the rank's stage, ``samples`` on the last stage and ``hands_on`` before it. ``hopper``
-    says that the card is an H100 or H200, ``multiprocessors`` how many it has, None where unknown.
+    says that the card is an H100 or H200, ``multiprocessors`` how many it has, None where unknown;
+    ``adapters`` that there are any.
     """
 
     version: str | None
@@ -85,6 +87,8 @@ class Profile:
     multiprocessors: int | None
     eager: bool
     towers: bool
+    speculation: Speculation | None = None
+    adapters: bool = False
 
 
 def activations(shape: ModelShape, profile: Profile) -> MemoryTerm:
@@ -101,11 +105,25 @@ def activations(shape: ModelShape, profile: Profile) -> MemoryTerm:
     if has(versions.SAMPLER_FLASHINFER, profile.version):
         high += _FLASHINFER
     likely = (low + high) // 2
+    if profile.speculation is not None:
+        high += _drafting(shape, profile)
+        likely = (low + high) // 2
     if profile.towers:
         items = profile.tokens * shape.hidden_size * profile.dtype_bytes
         likely, high = likely + items + _ITEMS, high + items + _TOWER
     source = f"{profile.tokens} tokens in one step, {profile.sequences} sequences"
     return estimate("activations", likely, low, high, source)
+
+
+def _drafting(shape: ModelShape, profile: Profile) -> int:
+    """At most, what drafting adds: the rejection sampler's logits of two tokens a sequence, beside which one
+    is sampled (``_dummy_sampler_run``, rejection_sampler.py), and the hidden states of three layers that
+    EAGLE-3 reads."""
+    spec, width = profile.speculation, profile.dtype_bytes
+    states = 3 * profile.tokens * shape.hidden_size * width if spec and spec.method == "eagle3" else 0
+    if not profile.samples or runner_for(shape, spec, profile.version) == "v2":
+        return states
+    return states + profile.sequences * shape.vocab_size * 2 * width
 
 
 def _forward(shape: ModelShape, profile: Profile) -> tuple[int, int]:
@@ -132,7 +150,7 @@ def _sampler(shape: ModelShape, profile: Profile) -> tuple[int, int]:
     if not has(versions.SAMPLER_UNSORTED, profile.version):
         drawn += entries * (_SORTED - _DRAWN)
         return rows + drawn, rows + drawn
-    runner = versions.runner_of(shape, profile.version)
+    runner = runner_for(shape, profile.speculation, profile.version)
     low, high = drawn, drawn
     if not has(versions.SAMPLER_FLASHINFER, profile.version):
         # One row of the vocabulary for each multiprocessor (topk_topp_triton.py of 0.19.0, :1011-1021).
@@ -190,9 +208,13 @@ def graphs(shape: ModelShape, profile: Profile) -> MemoryTerm:
         return exact("cuda_graphs", 0, "no graph is captured in eager mode")
     # gpt-oss captures to 1,024 (model_executor/models/config.py).
     largest = 1024 if shape.packed_weights and _mixes_windows(shape) else 512
-    sizes = capture_sizes(profile.sequences, profile.tokens, largest=largest)
+    # A step has the tokens that are proposed too (decode_query_len, config/vllm.py:1393 of 0.19).
+    queries = profile.sequences * (1 + (profile.speculation.tokens if profile.speculation else 0))
+    sizes = capture_sizes(queries, profile.tokens, largest=largest)
     nodes = 2 * sizes * profile.num_layers * _GRAPH_LAYER // 1
     few, many = _graph_factors(shape)
+    if profile.adapters:  # captured with and without, and two kernels more per linear layer
+        few, many = 2 * few, 4 * many
     split = _split_bytes(shape, profile, largest)
     low, high = int(nodes * few), int(nodes * many)
     pool, spread = _GRAPH_POOL * sizes // 51, _GRAPH_SPREAD

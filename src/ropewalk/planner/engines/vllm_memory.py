@@ -28,12 +28,12 @@ from ropewalk.planner.engines.vllm_settings import (
     running_sequences,
     utilization,
 )
+from ropewalk.planner.engines.vllm_speculation import Speculation
 from ropewalk.planner.machine import DeviceKind, Machine
-from ropewalk.planner.parallel import replica_sequences, world_size
+from ropewalk.planner.parallel import replica_sequences
 from ropewalk.planner.records import Basis, MemoryTerm, PlanRequest, RankPlace
 from ropewalk.planner.shape import ModelShape
-from ropewalk.planner.terms import CACHES, estimate, exact
-from ropewalk.planner.weights import StageWeights, weights_term
+from ropewalk.planner.terms import CACHES, DeviceMemory, exact
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +70,8 @@ class VllmRanks:
     alike: tuple[RankKind, ...]
     sequence_state_bytes: int
     steps_at_once: int
+    speculation: Speculation | None
+    host: tuple[DeviceMemory, ...]
 
     def in_flight(self, context_len: int, batched: int) -> int:
         """Tokens scheduled and not yet settled: those of every step that may run at once.
@@ -86,7 +88,7 @@ class VllmRanks:
 
     def request_blocks(self, context_len: int) -> int:
         """Blocks that one request of this length may claim."""
-        batched = batched_tokens(self.request, self.machine, context_len=context_len)
+        batched = batched_tokens(self.request, self.machine, shape=self.shape, context_len=context_len)
         return self.pool.request_blocks(context_len, self.in_flight(context_len, batched))
 
     def rank_terms(
@@ -110,7 +112,11 @@ class VllmRanks:
 
     def step_of(self, context_len: int, num_sequences: int) -> Step:
         batched = batched_tokens(
-            self.request, self.machine, context_len=context_len, num_sequences=num_sequences
+            self.request,
+            self.machine,
+            shape=self.shape,
+            context_len=context_len,
+            num_sequences=num_sequences,
         )
         sequences = replica_sequences(self.request, num_sequences)
         blocks = self.pool.group_blocks(context_len, self.in_flight(context_len, batched))
@@ -156,6 +162,8 @@ class VllmRanks:
             multiprocessors=self.machine.multiprocessors,
             eager=self.request.enforce_eager,
             towers=bool(self.shape.projector_bytes) and not self.request.language_model_only,
+            speculation=self.speculation,
+            adapters=self.request.lora > 0,
         )
 
     def with_blocks(self, terms: dict[RankKind, tuple[MemoryTerm, ...]]) -> list[RankPlace]:
@@ -187,37 +195,3 @@ def pool_stages_of(shape: ModelShape, stages: tuple[tuple[int, int], ...]) -> tu
     drafts = sum(group.count for group in shape.draft.layers) if shape.draft else 0
     first, last = stages[-1]
     return (*stages[:-1], (first, last + drafts))
-
-
-def weight_terms(
-    shape: ModelShape, request: PlanRequest, kind: RankKind, stages: tuple[StageWeights, ...], *, table: bool
-) -> tuple[MemoryTerm, ...]:
-    """Weights of a rank of this kind, and the ``table`` of positions where each rank keeps one."""
-    ranks, width = request.tensor_parallel, dtype_bytes_of(shape, request)
-    size = _weight_bytes(shape, request, kind, stages[kind.stage]) * width // shape.dtype_bytes
-    basis: Basis = "engine_rule" if world_size(request) > 1 else "exact"
-    terms = [weights_term(shape, size, source="sum of the tensors", basis=basis)]
-    if shape.projector_bytes and kind.stage == 0 and not request.language_model_only:
-        terms.append(_projector(shape, ranks))
-    if shape.rope_numbers and table:
-        source = "cosines and sines of every position, on each rank"
-        terms.append(exact("rope_table", shape.rope_numbers * width, source, basis="engine_rule"))
-    if shape.draft and kind.stage == len(stages) - 1:
-        drafter = shape.draft.weights_bytes // ranks
-        terms.append(exact("draft_model", drafter, "sum of the tensors; its cache is in the pool"))
-    return tuple(terms)
-
-
-def _weight_bytes(shape: ModelShape, request: PlanRequest, kind: RankKind, stage: StageWeights) -> int:
-    """Experts whole, or a slice of each on the shards of all replicas (fused_moe/config.py:1185)."""
-    if kind.experts is not None:
-        return stage.on_rank(kind.experts, shape.num_experts)
-    return stage.on_rank(1, request.tensor_parallel * request.data_parallel)
-
-
-def _projector(shape: ModelShape, ranks: int) -> MemoryTerm:
-    """The towers: exact from their tensors, within a twentieth from what a config describes."""
-    size = shape.projector_bytes // ranks
-    if shape.has_tensors:
-        return exact("projector", size, "sum of the tensors")
-    return estimate("projector", size, size * 19 // 20, size * 21 // 20, "dimensions of the config")

@@ -19,7 +19,8 @@ class Bucket:
     """Layers with the same cache: ``page_bytes`` is one layer's part of a block of ``block_size`` tokens.
 
     ``window`` is the width of a window or chunk, ``pages`` what a ``state`` or ``cross`` layer holds per
-    request whatever its length (0: as a full one), ``term`` the memory term that it belongs to.
+    request whatever its length (0: as a full one), ``extra`` the blocks of a state beyond its length,
+    ``term`` the memory term that it belongs to.
     """
 
     kind: BucketKind
@@ -28,14 +29,15 @@ class Bucket:
     block_size: int
     window: int = 0
     pages: int = 0
+    extra: int = 0
     term: str = "kv_cache"
 
     def blocks(self, context_len: int, in_flight: int) -> int:
         """Blocks of one request: what vLLM admits it with at most."""
         if self.pages:
             return self.pages
-        if self.kind in ("full", "cross"):
-            return -(-context_len // self.block_size)
+        if self.kind in ("full", "cross", "state"):
+            return -(-context_len // self.block_size) + self.extra
         if self.kind == "sliding":
             # One more, as a window may start inside a block.
             return -(-min(self.window - 1 + in_flight, context_len) // self.block_size) + 1

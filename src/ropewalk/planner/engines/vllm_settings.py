@@ -12,10 +12,12 @@ from ropewalk.planner.caches import CacheType, cache_types, find_cache_type
 from ropewalk.planner.engines import vllm_versions as versions
 from ropewalk.planner.engines.rules import PlanningCase
 from ropewalk.planner.engines.vllm_buckets import BLOCK_UNIT
+from ropewalk.planner.engines.vllm_items import BATCH_HOLDS_ITEM, Item, whole_item
 from ropewalk.planner.engines.vllm_sparse import FP8_ROW, NVFP4_ROW, stored_type
 from ropewalk.planner.machine import DeviceKind, Machine, device_of
 from ropewalk.planner.parallel import replica_sequences
 from ropewalk.planner.records import PlanRequest
+from ropewalk.planner.rope.versions import has
 from ropewalk.planner.shape import ModelShape
 from ropewalk.units import GIB
 
@@ -42,7 +44,6 @@ GPU_TYPES = cache_types(
 # arg_utils.py:2898-2960 of 0.32.
 _BATCH_DEFAULTS = ((160 * GIB, 16384, 1024), (70 * GIB, 8192, 1024), (0, 2048, 256))
 _CPU_BATCHED_TOKENS = 2048
-DRAFT_TOKENS = 4  # proposed per step by a model of its own: what vLLM's examples start from
 _DTYPES = {"float": 4, "float32": 4, "half": 2, "float16": 2, "bfloat16": 2}
 UTILIZATION_PERCENT = 92  # from 0.20 on, config/cache.py:102
 
@@ -71,6 +72,15 @@ def types_of(case: PlanningCase) -> tuple[CacheType, CacheType]:
 def dtype_bytes_of(shape: ModelShape, request: PlanRequest) -> int:
     """As asked; ``auto`` loads float32 in 16 bits (config/model.py, _resolve_auto_dtype)."""
     return _DTYPES.get(request.dtype, min(shape.dtype_bytes, 2))
+
+
+def state_dtype_bytes(shape: ModelShape, request: PlanRequest, device: DeviceKind) -> int:
+    """``--mamba-ssm-cache-dtype``. Processors with AVX-512 for bfloat16 keep states in float32, but for delta
+    nets that are asked for 16 bits (platforms/cpu.py:303 of 0.32)."""
+    asked = _DTYPES.get(request.mamba_ssm_cache_dtype)
+    if device == "cpu":
+        return 2 if asked == 2 and shape.delta_net else 4
+    return asked or shape.state_dtype_bytes
 
 
 def usable_bytes(case: PlanningCase) -> int | None:
@@ -109,18 +119,28 @@ def batched_tokens(
     request: PlanRequest,
     machine: Machine,
     *,
+    shape: ModelShape | None = None,
     context_len: int | None = None,
     num_sequences: int | None = None,
 ) -> int:
-    """``--max-num-batched-tokens``: as asked, else the server's default for the device's memory."""
+    """``--max-num-batched-tokens``: as asked, else the server's default for the device's memory, raised to
+    the longest item of a ``shape`` that takes its items whole."""
     if request.max_batched_tokens:
         return request.max_batched_tokens
+    item = _longest_item(shape, request, machine) if has(BATCH_HOLDS_ITEM, request.engine_version) else None
     if device_of(request, machine, default="gpu") == "cpu":
         default = _CPU_BATCHED_TOKENS * request.tensor_parallel * request.pipeline_parallel
     else:
         default, _ = batch_defaults(request, machine)
+    default = max(default, item.tokens) if item else default
     sequences = running_sequences(request, num_sequences or request.num_sequences)
     return min(default, sequences * (context_len or request.context_len))
+
+
+def _longest_item(shape: ModelShape | None, request: PlanRequest, machine: Machine) -> Item | None:
+    if shape is None or request.language_model_only or device_of(request, machine, default="gpu") == "cpu":
+        return None
+    return whole_item(shape, request.engine_version)
 
 
 def batch_defaults(request: PlanRequest, machine: Machine) -> tuple[int, int]:
@@ -128,17 +148,13 @@ def batch_defaults(request: PlanRequest, machine: Machine) -> tuple[int, int]:
     memory = machine.memory_bytes or request.memory_bytes or 0
     if "A100" in (machine.name or "").upper():
         memory = 0
-    return next((tokens, count) for floor, tokens, count in _BATCH_DEFAULTS if memory >= floor)
+    tiers = _BATCH_DEFAULTS if has(versions.LARGE_BATCHES, request.engine_version) else _BATCH_DEFAULTS[1:]
+    return next((tokens, count) for floor, tokens, count in tiers if memory >= floor)
 
 
 def running_sequences(request: PlanRequest, num_sequences: int) -> int:
     """``--max-num-seqs`` of one replica: as asked, else as many as are held."""
     return request.max_num_seqs or replica_sequences(request, num_sequences)
-
-
-def drafted_tokens(request: PlanRequest) -> int:
-    """Tokens that are proposed per step."""
-    return request.mtp or (DRAFT_TOKENS if request.draft else 0)
 
 
 def check_settings(request: PlanRequest) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from ropewalk.planner.records import MambaCacheMode
 from ropewalk.planner.rope.versions import VersionRule, has, parse_version
 from ropewalk.planner.shape import ModelShape
 
@@ -90,6 +91,28 @@ GLM_FP8_ON_BLACKWELL = VersionRule(
     "keeps the cache of GLM-5 in fp8 on B200s unless told; before, in 16 bits",
     "model_executor/models/config.py of 0.26.0 and 0.32.0",
 )
+LARGE_BATCHES = VersionRule(
+    "large_batches",
+    "vllm",
+    (0, 27, 0),
+    "16,384 batched tokens by default on devices of 160 GiB and more; before, 8,192 as from 70 GiB on",
+    "engine/arg_utils.py of 0.26.0 and 0.29.0",
+)
+STATES_ALL = VersionRule(
+    "states_aligned",
+    "vllm",
+    (0, 27, 0),
+    "prefix caching keeps two states of Mamba2 too (align); before, one for every block (all)",
+    "model_executor/models/config.py of 0.26.0 and 0.29.0",
+)
+STATES_GONE = VersionRule(
+    "states_all_gone",
+    "vllm",
+    (0, 30, 0),
+    "--mamba-cache-mode all is gone",
+    "config/cache.py of 0.29.0 and 0.32.0",
+)
+MOST_DRAFTED = 1024  # tokens per step; no engine drafts nearly as many
 _RUNNER_DENSE = ((0, 23, 0), (0, 26, 0))  # first that may, first that is read to (vllm-project/vllm#44443)
 _RUNNER_ALL = ((0, 27, 0), (0, 29, 0))
 
@@ -109,6 +132,19 @@ def caches_prefixes(shape: ModelShape, version: str | None, asked: bool | None) 
     if asked is not None:
         return asked
     return not any(group.state for group in shape.layers) or has(HYBRID_PREFIX_CACHING, version)
+
+
+def state_mode(
+    shape: ModelShape, version: str | None, *, caches: bool, asked: MambaCacheMode | None
+) -> MambaCacheMode:
+    """How states are kept (``mamba_cache_mode``): none without prefix caching whatever is asked for; ``all``
+    only where the model's kernels can (MambaModelConfig, models/config.py)."""
+    if not caches:
+        return "none"
+    can = not shape.delta_net and not has(STATES_GONE, version)
+    if asked in (None, "none"):
+        return "all" if can and not has(STATES_ALL, version) else "align"
+    return "all" if asked == "all" and can else "align"
 
 
 def runner_of(shape: ModelShape, version: str | None) -> Runner:

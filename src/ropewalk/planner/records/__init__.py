@@ -25,7 +25,7 @@ from ropewalk.planner.records.plan import (
     RopeDecision,
     RopeDecisionKind,
 )
-from ropewalk.planner.records.request import FitGoal, FlashAttention, PlanRequest, SplitMode
+from ropewalk.planner.records.request import FitGoal, FlashAttention, MambaCacheMode, PlanRequest, SplitMode
 
 __all__ = [
     "Advice",
@@ -43,6 +43,7 @@ __all__ = [
     "KvCache",
     "Launch",
     "LimitedBy",
+    "MambaCacheMode",
     "Mask",
     "Memory",
     "MemoryTerm",

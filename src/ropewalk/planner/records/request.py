@@ -13,6 +13,7 @@ FlashAttention = Literal["on", "off", "auto"]
 FitGoal = Literal["asked", "nodes", "gpu_layers", "cpu_moe"]
 
 
+MambaCacheMode = Literal["none", "align", "all"]
 SplitMode = Literal["layer", "none", "row", "tensor"]
 
 
@@ -39,7 +40,12 @@ class PlanRequest:
     many sequences may run at once (apart from those held at full length), ``enforce_eager`` leaves out the
     CUDA graphs, ``kv_cache_memory_bytes`` sizes the pool of each device instead of the share, ``dtype`` is
     what it computes in, ``quantization`` what it quantises the weights to while loading, ``prefix_caching``
-    None for the version's default, ``language_model_only`` leaves out the towers. ``gpu`` is a card of
+    None for the version's default, ``language_model_only`` leaves out the towers. ``speculative`` is a way of
+    proposing tokens without a checkpoint's MTP layers, ``METHOD`` or ``METHOD:N`` with N tokens per step;
+    ``mamba_cache_mode`` and ``mamba_ssm_cache_dtype`` are those of recurrent states, ``cpu_offload_bytes``
+    the weights of each rank that stay in host memory, ``kv_offloading_bytes`` the host memory of all ranks
+    for cached blocks that leave the devices. ``lora`` is how many adapters of up to ``max_lora_rank`` may
+    work at once, 0 for none. ``gpu`` is a card of
     :mod:`ropewalk.planner.cards` by name, which stands for the machine.
 
     Ranks are counted as vLLM counts them: shards of a stage next to each other, then stages, then
@@ -100,6 +106,13 @@ class PlanRequest:
     quantization: str | None = None
     prefix_caching: bool | None = None
     language_model_only: bool = False
+    speculative: str | None = None
+    mamba_cache_mode: MambaCacheMode | None = None
+    mamba_ssm_cache_dtype: str = "auto"
+    cpu_offload_bytes: int = 0
+    kv_offloading_bytes: int = 0
+    lora: int = 0
+    max_lora_rank: int = 16
     n_cpu_moe: int | None = None
     cpu_moe: bool = False
     override_tensor: tuple[str, ...] = ()

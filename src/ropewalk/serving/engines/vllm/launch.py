@@ -14,12 +14,8 @@ from pathlib import PurePath
 from ropewalk.engines import EngineBuild
 from ropewalk.findings import Finding
 from ropewalk.inspector.readers.hubsource import hub_id_of
-from ropewalk.planner.engines.vllm_settings import (
-    DRAFT_TOKENS,
-    batched_tokens,
-    running_sequences,
-    utilization,
-)
+from ropewalk.planner.engines.vllm_settings import batched_tokens, running_sequences, utilization
+from ropewalk.planner.engines.vllm_speculation import speculation_of
 from ropewalk.planner.machine import Machine
 from ropewalk.planner.parallel import world_size
 from ropewalk.planner.records import Launch, Plan, PlanRequest
@@ -30,6 +26,7 @@ from ropewalk.serving.engines.vllm import nodes as vllm_nodes
 from ropewalk.serving.engines.vllm.client import VllmClient
 from ropewalk.serving.engines.vllm.options import REASONS
 from ropewalk.serving.records import Topology
+from ropewalk.units import GIB
 
 OPTION_REASONS = REASONS
 DEFAULT_PORT = 8000
@@ -79,13 +76,14 @@ def served_context_len(plan: Plan) -> int:
 
 def _drafting(request: PlanRequest) -> tuple[str, ...]:
     """What proposes tokens, and how many a step."""
-    if not (request.mtp or request.draft):
+    spec = speculation_of(request)
+    if spec is None:
         return ()
-    how = {"method": "mtp"} if request.mtp else {"model": request.draft}
-    count = request.mtp or DRAFT_TOKENS
+    stated = {} if spec.method == "draft_model" else {"method": spec.method}
+    model = {"model": spec.draft} if spec.draft else {}
     return (
         "--speculative-config",
-        json.dumps({**how, "num_speculative_tokens": count}, separators=(",", ":")),
+        json.dumps({**stated, **model, "num_speculative_tokens": spec.tokens}, separators=(",", ":")),
     )
 
 
@@ -162,7 +160,34 @@ def _numbers(request: PlanRequest) -> tuple[str, ...]:
         *(("--enforce-eager",) if request.enforce_eager else ()),
         *(("--language-model-only",) if request.language_model_only else ()),
         *_PREFIX_CACHING[request.prefix_caching],
+        *_states(request),
+        *_offloaded(request),
+        *_adapters(request),
     )
+
+
+def _states(request: PlanRequest) -> tuple[str, ...]:
+    """How states of recurrent layers are kept."""
+    mode, dtype = request.mamba_cache_mode, request.mamba_ssm_cache_dtype
+    return (
+        *(() if mode is None else ("--mamba-cache-mode", mode)),
+        *(() if dtype == "auto" else ("--mamba-ssm-cache-dtype", dtype)),
+    )
+
+
+def _offloaded(request: PlanRequest) -> tuple[str, ...]:
+    """What lies in host memory, in GiB as vLLM takes it."""
+    weights, blocks = request.cpu_offload_bytes, request.kv_offloading_bytes
+    return (
+        *(("--cpu-offload-gb", f"{weights / GIB:g}") if weights else ()),
+        *(("--kv-offloading-size", f"{blocks / GIB:g}") if blocks else ()),
+    )
+
+
+def _adapters(request: PlanRequest) -> tuple[str, ...]:
+    if not request.lora:
+        return ()
+    return ("--enable-lora", "--max-loras", str(request.lora), "--max-lora-rank", str(request.max_lora_rank))
 
 
 def _rank_cache_bytes(plan: Plan) -> int:
