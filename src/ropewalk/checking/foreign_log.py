@@ -57,7 +57,7 @@ class ForeignLog:
     error: str | None = None
     batched_tokens: int | None = None
     memory_bytes: int | None = None
-    device_count: int = 1
+    device_count: int | None = None
     sums: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 

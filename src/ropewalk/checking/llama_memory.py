@@ -82,7 +82,7 @@ def planned_request(
     settings: LlamaSettings, slots: Slots, machine: Machine, *, on_gpu: bool, version: str | None
 ) -> PlanRequest:
     """What the command asks for, as a plan would; all cards of the machine where it names none."""
-    num_gpus = settings.request.gpus_per_node or (machine.count if machine.count > 1 else None)
+    num_gpus = settings.request.gpus_per_node or (machine.count if (machine.count or 1) > 1 else None)
     return replace(
         settings.request,
         context_len=max(

@@ -176,7 +176,7 @@ def test_the_search_beside_what_people_posted(shared: Path, tmp_path: Path) -> N
     (tmp_path / "config.json").write_text(config.read_text())
     model = inspect_checkpoint(open_checkpoint(str(tmp_path)))
     found = plan(model, context_len=8192, memory_bytes=int(23.69 * GIB), fit="cpu_moe")
-    assert found.request.n_cpu_moe in (26, 27)
+    assert found.request.n_cpu_moe in (25, 26, 27)
     whole = plan(model, context_len=131072, cpu_moe=True).memory.per_device[0]
     assert whole.total_bytes / GIB == pytest.approx(8.5, abs=0.5)
 
