@@ -16,7 +16,7 @@ from ropewalk.checking.vllm_settings import VllmServed, VllmSettings
 from ropewalk.inspector.records import Inspection
 from ropewalk.planner.engines import vllm_versions as versions
 from ropewalk.planner.engines.vllm_settings import batched_tokens
-from ropewalk.planner.engines.vllm_stops import Refusal, stops
+from ropewalk.planner.engines.vllm_stops import StartRefusal, stops
 from ropewalk.planner.machine import Machine
 from ropewalk.planner.model import shape_of
 from ropewalk.planner.rope.versions import has
@@ -105,13 +105,13 @@ def _left_out(parsed: Mapping[str, Any]) -> frozenset[str]:
     return frozenset(kind for kind, count in counts.items() if count == 0)
 
 
-def _repair(stop: Refusal) -> Repair | None:
+def _repair(stop: StartRefusal) -> Repair | None:
     if stop.least is not None:
         return set_flag(stop.flag, stop.least)
     return remove_flags(stop.flag) if stop.code == "cpu_offload_hybrid" else None
 
 
-def _advice(stop: Refusal) -> str:
+def _advice(stop: StartRefusal) -> str:
     if stop.code == "speculation_refused":
         return "another method, fewer tokens, more --max-num-batched-tokens or fewer --max-num-seqs"
     return "another --max-lora-rank, or more --max-num-batched-tokens"

@@ -18,7 +18,7 @@ from ropewalk.planner.shape import ModelShape
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class StartRefusal:
     """One reason: ``code`` of its finding, ``flag`` that is to blame, ``least`` the value that starts, None
     where no other value does."""
 
@@ -40,13 +40,13 @@ def stops(
     batched: int,
     running: int,
     without: Collection[str] = (),
-) -> Iterator[Refusal]:
+) -> Iterator[StartRefusal]:
     """Every reason to stop, on a GPU. ``batched`` are the tokens of one step, ``running`` the sequences that
     may run at once, ``without`` the kinds of items that the server does not take."""
     spec = drafting.speculation_of(request)
     item = None if request.language_model_only else whole_item(shape, request.engine_version, without=without)
     if item is not None and item.tokens > batched:
-        yield Refusal(
+        yield StartRefusal(
             "item_above_batched_tokens",
             "--max-num-batched-tokens",
             f"Chunked MM input disabled but max_tokens_per_mm_item ({item.tokens}) is larger than "
@@ -55,14 +55,14 @@ def stops(
         )
     why = spec and drafting.refusal(shape, spec, request.engine_version, batched=batched, running=running)
     if why:
-        yield Refusal("speculation_refused", "--speculative-config", why)
+        yield StartRefusal("speculation_refused", "--speculative-config", why)
     if request.lora:
         why = vllm_adapters.adapters_refusal(shape, request)
         why = why or (spec and drafting.adapters_refusal(spec, batched=batched, running=running))
         if why:
-            yield Refusal("adapters_refused", "--enable-lora", why)
+            yield StartRefusal("adapters_refused", "--enable-lora", why)
     if request.cpu_offload_bytes and any(group.state for group in shape.layers):
-        yield Refusal(
+        yield StartRefusal(
             "cpu_offload_hybrid",
             "--cpu-offload-gb",
             "Cannot re-initialize the input batch when CPU weight offloading is enabled; newer versions "
