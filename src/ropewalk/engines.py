@@ -47,7 +47,8 @@ class Published:
     """What is published of an engine: how a release is written (``release``, ``example``), images that end
     where the version follows, what pip installs for GPUs, and the variable that makes callers give a key.
 
-    ``program`` is the server in the image.
+    ``program`` is the server in the image, ``ask`` the words there that fail where ``{url}`` does not answer.
+    ``shares_memory`` says that its processes talk through it; a container has 64 MiB unasked.
     """
 
     release: str
@@ -57,6 +58,8 @@ class Published:
     cpu_image: str
     package: str | None
     key: str
+    ask: tuple[str, ...]
+    shares_memory: bool
 
     def image(self, version: str, *, gpu: bool) -> str:
         """The image of this version."""
@@ -194,6 +197,8 @@ VLLM = Engine(
         cpu_image="vllm/vllm-openai-cpu:v",
         package="vllm",
         key="VLLM_API_KEY",
+        ask=("python3", "-c", "import urllib.request; urllib.request.urlopen('{url}', timeout=5)"),
+        shares_memory=True,
     ),
 )
 LLAMA_SERVER = Engine(
@@ -229,6 +234,8 @@ LLAMA_SERVER = Engine(
         cpu_image="ghcr.io/ggml-org/llama.cpp:server-",
         package=None,
         key="LLAMA_API_KEY",
+        ask=("curl", "--fail", "--silent", "{url}"),
+        shares_memory=False,
     ),
 )
 LLAMA_CPP_PYTHON = Engine(

@@ -6,11 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
+import click
 import pytest
 import yaml
 from tests.emit.plans import of_checkpoint, on_gpus, on_processor
 
 from ropewalk import core
+from ropewalk.cli.plan import command
 from ropewalk.emit import KINDS, EmitKind, emit
 from ropewalk.emit.server import server_of
 from ropewalk.emit.yamltext import yaml_text
@@ -59,7 +61,7 @@ def test_images_are_pinned_to_a_release(single: Plan, version: str | None, image
     if image is not None:
         assert f"image: {image}\n" in emit(plan, "k8s")
         return
-    for kind in ("k8s", "skypilot"):
+    for kind in ("k8s", "skypilot", "docker", "compose"):
         with pytest.raises(UsageError, match=r"--engine-version \(such as 0\.33\.0") as refused:
             emit(plan, kind)
         assert refused.value.where["flag"] == "--engine-version"
@@ -127,7 +129,11 @@ def test_a_checkpoint_of_this_machine_is_none_of_the_hub(single: Plan) -> None:
 
 
 def test_kinds_are_listed_once() -> None:
-    assert get_args(EmitKind) == KINDS == ("shell", "k8s", "slurm", "skypilot")
+    assert get_args(EmitKind) == KINDS
+    assert KINDS == ("shell", "k8s", "slurm", "skypilot", "docker", "compose", "systemd")
+    (option,) = [one for one in command.params if one.name == "kind"]
+    assert isinstance(option.type, click.Choice)
+    assert tuple(option.type.choices) == KINDS
 
 
 def test_yaml_keeps_order_and_names_nothing() -> None:

@@ -52,7 +52,7 @@ _EMIT = "Start it elsewhere"
 @option(
     "--emit",
     "kind",
-    type=click.Choice(["shell", "k8s", "slurm", "skypilot"]),
+    type=click.Choice(["shell", "k8s", "slurm", "skypilot", "docker", "compose", "systemd"]),
     group=_EMIT,
     help="Print what starts the planned server there instead of the page.",
 )

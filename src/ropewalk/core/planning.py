@@ -212,7 +212,7 @@ def bake(
 
 
 def emit(plan: Plan, kind: EmitKind, *, accelerator: str | None = None) -> str:
-    """A plan's launch record as a shell script, Kubernetes manifest, Slurm script or SkyPilot task.
+    """A plan's launch record as a script, manifest, task, Compose file or unit: what ``kind`` says.
 
     A checkpoint that is none of this machine's files is taken for one of the Hub. ``accelerator`` is
     SkyPilot's name of a GPU. Nothing is checked against a cluster. Raises :class:`UsageError` for a plan

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal, get_args
 
-from ropewalk.emit import k8s, shell, skypilot, slurm
+from ropewalk.emit import container, k8s, shell, skypilot, slurm, systemd
 from ropewalk.emit.server import EmittedServer, server_of
 from ropewalk.errors import UsageError
 from ropewalk.inspector.readers.hubsource import HubId
@@ -13,13 +13,16 @@ from ropewalk.planner.records import Plan
 
 __all__ = ["KINDS", "Kind", "emit"]
 
-EmitKind = Literal["shell", "k8s", "slurm", "skypilot"]
+EmitKind = Literal["shell", "k8s", "slurm", "skypilot", "docker", "compose", "systemd"]
 KINDS: tuple[EmitKind, ...] = get_args(EmitKind)
 
 _WRITERS: dict[EmitKind, Callable[[EmittedServer], str]] = {
     "shell": shell.script,
     "k8s": k8s.manifest,
     "slurm": slurm.script,
+    "docker": container.script,
+    "compose": container.compose,
+    "systemd": systemd.unit,
 }
 
 

@@ -18,6 +18,8 @@ from ropewalk.serving.service import require_positive
 
 _EVERYWHERE = "0.0.0.0"  # noqa: S104  inside a container or a cluster the loopback reaches nobody
 _UNRELEASED = re.compile("dev|rc|git")
+_PART = re.compile(r"-\d{5}-of-\d{5}\.gguf$")
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _MODEL_AT = 1  # after "serve" or "-m"; the same word may come again as the name it is served by
 _LONGEST_NAME = 40  # of 63 in a DNS label; Kubernetes hangs "-0-1" and hashes on it
 
@@ -63,6 +65,11 @@ class EmittedServer:
             return self
         path = f"{folder}/{PurePath(self.model).name or self.name}"
         return replace(self, argv=_with(self.argv, _MODEL_AT, path), model=path)
+
+    def files(self, folder: str) -> tuple[str, str]:
+        """Where the checkpoint is and where in ``folder`` it goes, with all parts of a split file."""
+        path = PurePath(self.plan.checkpoint)
+        return (str(path.parent), folder) if _PART.search(path.name) else (str(path), self.model)
 
     def of_node(self, node: int | str, *, head: str) -> tuple[str, ...]:
         """What this machine's command has after ``argv``; both may be a launcher's own variables."""
@@ -117,6 +124,26 @@ def require_no_rpc(server: EmittedServer, kind: str) -> None:
             "script for a network that you trust",
             where={"kind": kind, "rpc_servers": list(servers)},
         )
+
+
+def require_one_machine(server: EmittedServer, kind: str) -> None:
+    """Raise :class:`UsageError` for a plan over several machines."""
+    if server.num_nodes > 1:
+        raise UsageError(
+            f"{kind} starts one machine, the plan is for {server.num_nodes}: choose k8s, slurm, skypilot or "
+            "shell",
+            where={"kind": kind, "num_nodes": server.num_nodes},
+        )
+
+
+def require_writable(words: Iterable[str], kind: str) -> None:
+    """Raise :class:`UsageError` for a word that such a file cannot hold."""
+    for word in words:
+        if _CONTROL.search(word):
+            raise UsageError(
+                f"{kind} has no way to write the control characters of {word!a}",
+                where={"kind": kind, "word": ascii(word)},
+            )
 
 
 def _launch_of(plan: Plan) -> Launch:

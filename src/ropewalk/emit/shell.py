@@ -44,7 +44,7 @@ def command(server: EmittedServer, *before: str, program: str | None = None, aft
     """The server's command, one flag a line; ``after`` is shell text behind it."""
     settings = [f"{name}={shlex.quote(value)}" for name, value in server.env.items()]
     words = [*before, *(["env", *settings] if settings else []), program or server.engine]
-    lines = [*_lines([*words, *map(shlex.quote, server.argv)]), *([after] if after else [])]
+    lines = [*flag_lines([*words, *map(shlex.quote, server.argv)]), *([after] if after else [])]
     return f" \\\n{_STEP}".join(lines) + "\n"
 
 
@@ -66,7 +66,7 @@ def _node(server: EmittedServer, node: int) -> str:
     return f"# node {node}{f': {what}' if what else ''}\n{node}) serve {flags} ;;\n"
 
 
-def _lines(words: Iterable[str]) -> Iterator[str]:
+def flag_lines(words: Iterable[str]) -> Iterator[str]:
     """Words joined, a new line before each flag."""
     line: list[str] = []
     for word in words:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from pathlib import PurePath
 from typing import Any
 
 from ropewalk.emit.header import header
@@ -14,7 +12,6 @@ from ropewalk.errors import UsageError
 from ropewalk.units import GIB
 
 _MODELS = "/models"
-_PART = re.compile(r"-\d{5}-of-\d{5}\.gguf$")
 _SETUP = """\
 set -eu
 python3 -m venv "$HOME/engine"
@@ -55,7 +52,8 @@ def _task(server: EmittedServer, version: str, accelerator: str | None) -> dict[
     }
     data["secrets"] = {server.published.key: None}
     if server.hub is None:
-        data["file_mounts"] = _files(server)
+        source, target = server.files(_MODELS)
+        data["file_mounts"] = {target: source}
     if package:
         data["setup"] = _SETUP.format(package=package, version=version)
     data["run"] = _run(server, installed=package is not None)
@@ -77,12 +75,6 @@ def _devices(server: EmittedServer, accelerator: str | None) -> dict[str, str]:
         )
     kind = accelerator or f"{-(-(budget or 0) // GIB)}GB+"
     return {"accelerators": f"{kind}:{server.gpus}"}
-
-
-def _files(server: EmittedServer) -> dict[str, str]:
-    """The checkpoint, with all parts of a split file."""
-    path = PurePath(server.plan.checkpoint)
-    return {_MODELS: str(path.parent)} if _PART.search(path.name) else {server.model: str(path)}
 
 
 def _run(server: EmittedServer, *, installed: bool) -> str:
