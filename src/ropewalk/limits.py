@@ -43,8 +43,8 @@ MAX_COMMAND_CHARS = 1 << 18  # ARG_MAX leaves one argument 128 KiB
 MAX_COMMAND_WORDS = 1 << 10
 MAX_LOG_BYTES = 64 * _MIB  # of a foreign log; what matters is at the start, the rest are requests
 MAX_LOG_LINE_CHARS = 1 << 16  # vLLM's line of arguments is the longest
-MAX_PATTERN_CHARS = 1 << 12  # of a line that is searched for a pattern
 
+MAX_RECORD_BYTES = 64 * _MIB  # of a plan or a measurement that is compared
 MAX_PLAN_BYTES = 16 * _MIB  # of a plan's JSON; a thousand layers over a thousand devices have less
 
 # An engine that runs.

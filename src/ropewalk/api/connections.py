@@ -23,9 +23,9 @@ class GuardedConnection(H11Protocol):
         """A client has connected."""
         super().connection_made(transport)
         if len(self.connections) > MAX_CONNECTIONS * 3 // 4:
-            silent = (other for other in self.connections if isinstance(other, GuardedConnection))
-            if oldest := next((other for other in silent if other is not self and other.is_silent), None):
-                oldest.transport.close()
+            guarded = (other for other in self.connections if isinstance(other, GuardedConnection))
+            if silent := next((other for other in guarded if other is not self and other.is_silent), None):
+                silent.transport.close()
         self._wait_for_head()
 
     def data_received(self, data: bytes) -> None:

@@ -5,13 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from functools import wraps
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 from ropewalk.errors import UsageError
 from ropewalk.validation import require_known, require_type
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 Source = str | os.PathLike[str]
 P = ParamSpec("P")

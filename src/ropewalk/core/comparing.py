@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING
 from ropewalk.core.arguments import Source, source_of
 from ropewalk.core.runs import default_store_path
 from ropewalk.errors import RunMissingError, UsageError
+from ropewalk.limits import MAX_RECORD_BYTES
 
 if TYPE_CHECKING:
     from ropewalk.differences import Differences, Side
-
-_RECORD_BYTES = 64 * 1024 * 1024  # of a file that may be one of our records
 
 
 def compare(a: Source, b: Source, *, store: Path | None = None) -> Differences:
@@ -71,7 +70,7 @@ def _record(path: Path) -> Side | None:
     from ropewalk.measuring.records import Measurement
     from ropewalk.planner.records import Plan
 
-    if path.suffix != ".json" or path.stat().st_size > _RECORD_BYTES:
+    if path.suffix != ".json" or path.stat().st_size > MAX_RECORD_BYTES:
         return None
     try:
         data = json.loads(path.read_bytes())

@@ -15,8 +15,6 @@ from ropewalk.core.runs import default_store_path
 from ropewalk.validation import checked, record_of, require_known, require_type
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from ropewalk.engines import EngineName
     from ropewalk.inspector.records import Inspection
     from ropewalk.measuring.arm_run import StartServer

@@ -17,8 +17,6 @@ from ropewalk.limits import MAX_PLAN_BYTES
 from ropewalk.validation import checked, record_of, require_type, tuple_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from ropewalk.emit import EmitKind
     from ropewalk.engines import EngineName
     from ropewalk.inspector.records import Inspection

@@ -7,7 +7,7 @@ from ropewalk.units import format_seconds
 
 
 def decode_words(speed: Speed | None) -> str:
-    """Tokens per second: ``41 (33 – 52)``, or ``≤ 60`` for a bound; a dash where nothing is known."""
+    """Tokens per second: ``33 – 52``, or ``≤ 60`` for a bound; a dash where nothing is known."""
     if speed is None or speed.decode_tokens_per_second is None:
         return "–"
     low, high = speed.decode_tokens_per_second_low, speed.decode_tokens_per_second_high
